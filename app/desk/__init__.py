@@ -1,0 +1,1 @@
+"""What people do: cancel, pause, resume; each writes an operator_action."""

@@ -1,0 +1,1 @@
+"""Runs: they open transactions, and keep none open while the network is."""

@@ -1,0 +1,1 @@
+"""Clearing what nobody answered: deadlines, horizons, unmatched receipts, ambiguity."""

@@ -1,0 +1,1 @@
+"""What everything stands on: the database, configuration, ids, keys."""

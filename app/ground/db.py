@@ -1,0 +1,170 @@
+"""The database: the engine, set-based statements, and `transact`, which holds the only commit."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from psycopg import errors
+from psycopg.rows import namedtuple_row
+from psycopg.types.json import Jsonb
+from sqlalchemy import Engine, Table, create_engine
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from app.ground.config import settings
+from app.ground.errors import DaybookError
+
+T = TypeVar("T")
+Rows = list[Any]
+"""Named tuples, one attribute per selected column."""
+
+RERUN_COUNT: Final = 12
+# A deadlock or serialization failure says for certain that nothing was committed.
+RERUNNABLE: Final = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable)
+BEGIN: Final = """
+SELECT set_config('statement_timeout', %(statement)s, true), set_config('lock_timeout', %(lock)s, true),
+       set_config('timezone', 'UTC', true), clock_timestamp() AS now
+"""
+
+
+class CommitUnknown(DaybookError):
+    """The connection broke while committing: the transaction may stand or not, and is not re-run."""
+
+
+class Raced(DaybookError):
+    """Another transaction was first: run the whole of this one again, from its reads."""
+
+
+class DatabaseAway(DaybookError):
+    """The database cannot be reached or went away before the commit: nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tx:
+    """One open transaction: its session, and its `now`, which is Postgres's."""
+
+    session: Session
+    now: datetime
+    boottime: float
+    """CLOCK_BOOTTIME in seconds, read before `now` was fetched: so `now` is never older than it says."""
+
+
+@cache
+def _engine_of(pid: int) -> Engine:
+    # One engine per process: a pool that crosses a fork hands one task another task's rows.
+    del pid
+    return create_engine(
+        settings().database_url,
+        pool_pre_ping=True,
+        pool_size=8,
+        max_overflow=24,
+        # Server-side prepared statements do not survive a transaction-mode PgBouncer.
+        connect_args={"prepare_threshold": None, "connect_timeout": 5, "application_name": "daybook"},
+    )
+
+
+def engine() -> Engine:
+    """Give this process's engine."""
+    return _engine_of(os.getpid())
+
+
+def transact(work: Callable[[Tx], T]) -> T:
+    """Run `work` in one transaction and commit; run it again after a deadlock or a lost race.
+
+    Raises CommitUnknown when the answer to the commit was lost, DatabaseAway when the database
+    could not be reached before it; everything that `work` raises rolls back and passes through.
+    """
+    for run in range(1, RERUN_COUNT + 1):
+        try:
+            return _run_once(work)
+        except Raced:
+            if run == RERUN_COUNT:
+                raise
+        except DBAPIError as error:
+            if not isinstance(error.orig, RERUNNABLE) or run == RERUN_COUNT:
+                raise
+        time.sleep(random.uniform(0, 0.005 * 2 ** min(run, 6)))  # noqa: S311 - spreads colliding transactions
+    raise AssertionError("unreachable")
+
+
+def _run_once(work: Callable[[Tx], T]) -> T:
+    with Session(engine(), expire_on_commit=False) as session:
+        boottime = time.clock_gettime(time.CLOCK_BOOTTIME)
+        try:
+            tx = Tx(session, begin(session), boottime)
+            result = work(tx)
+            session.flush()
+        except DBAPIError as error:
+            if error.connection_invalidated or (isinstance(error.orig, errors.OperationalError) and not _has_state(error)):
+                raise DatabaseAway(type(error.orig).__name__) from error
+            raise
+        try:
+            session.commit()
+        except DBAPIError as error:
+            if _has_state(error) and not isinstance(error.orig, errors.AdminShutdown | errors.CrashShutdown):
+                raise  # Postgres answered: it did not commit
+            raise CommitUnknown(type(error.orig).__name__) from error
+        return result
+
+
+def _has_state(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlstate", None) is not None
+
+
+def begin(session: Session) -> datetime:
+    """Set this transaction's time-outs and fetch its `now`, in one round trip."""
+    limits = settings()
+    row = rows(session, BEGIN, statement=str(limits.statement_timeout_ms), lock=str(limits.lock_timeout_ms))[0]
+    now: datetime = row.now
+    return now
+
+
+def rows(session: Session, statement: str, /, **params: object) -> Rows:
+    """Run one statement, written for psycopg (`%(name)s`), and return its rows."""
+    result = session.connection().exec_driver_sql(statement, params)
+    return list(result) if result.returns_rows else []
+
+
+def pipelined(session: Session, statements: Sequence[tuple[str, Mapping[str, object]]]) -> list[Rows]:
+    """Run several statements in one round trip; rows of each, empty for those that return none."""
+    connection = session.connection().connection.driver_connection
+    assert connection is not None  # noqa: S101 - a checked-out connection always has one
+    cursors = []
+    with connection.pipeline():
+        for statement, params in statements:
+            cursor = connection.cursor(row_factory=namedtuple_row)
+            cursors.append(cursor.execute(statement, params))
+    return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+Statement = tuple[str, Mapping[str, object]]
+
+
+def insertion(table: Table, new: Sequence[Mapping[str, object]], *, tail: str = "") -> Statement:
+    """Write one set-based INSERT for rows that all have the same columns; `tail` is ON CONFLICT, RETURNING.
+
+    The caller sorts the rows by the table's unique key, so that overlapping pages cannot deadlock.
+    """
+    columns = tuple(new[0])
+    json_columns = {c for c in columns if isinstance(table.c[c].type, postgresql.JSONB)}
+    params = {
+        c: [Jsonb(row[c]) if row[c] is not None else None for row in new] if c in json_columns else [row[c] for row in new]
+        for c in columns
+    }
+    return _insert(table, columns, tail), params
+
+
+@cache
+def _insert(table: Table, columns: tuple[str, ...], tail: str) -> str:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy left it untyped
+    arrays = ", ".join(f"%({c})s::{table.c[c].type.compile(dialect)}[]" for c in columns)
+    names = ", ".join(columns)
+    return f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({arrays}) {tail}"  # noqa: S608 - names from our own tables

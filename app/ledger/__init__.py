@@ -1,0 +1,1 @@
+"""The books: verbs that compose inside one transaction and never commit."""

@@ -1,0 +1,1 @@
+"""People: the vault, their addresses, and whether they want to hear from us."""

@@ -1,0 +1,1 @@
+"""What is kept: tables, constraints, indexes, triggers; no behaviour."""

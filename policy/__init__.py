@@ -1,0 +1,1 @@
+"""What is right: pure functions of values and `now`."""

@@ -1,0 +1,150 @@
+"""The words of the books: channels, categories, verdicts, reasons, error classes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Channel(StrEnum):
+    """A way to reach a person."""
+
+    SMS = "sms"
+
+
+class Category(StrEnum):
+    """What a message is for; declared by its template, never by the caller."""
+
+    OTP = "otp"
+    TRANSACTIONAL = "transactional"
+    OPERATIONAL = "operational"
+    MARKETING = "marketing"
+
+
+class Lane(StrEnum):
+    """A priority class with its own queue and workers."""
+
+    OTP = "otp"
+    URGENT = "urgent"
+    BULK = "bulk"
+
+
+LANES = {
+    Category.OTP: Lane.OTP,
+    Category.TRANSACTIONAL: Lane.URGENT,
+    Category.OPERATIONAL: Lane.BULK,
+    Category.MARKETING: Lane.BULK,
+}
+
+
+class Verdict(StrEnum):
+    """What a pinned policy version said about an intent at a moment."""
+
+    ALLOW = "allow"
+    DEFER = "defer"
+    SUPPRESS = "suppress"
+
+
+class ErrorClass(StrEnum):
+    """Why an attempt failed, in our words; each carrier's codes map onto these."""
+
+    PERMANENT_RECIPIENT = "permanent_recipient"
+    PERMANENT_CONTENT = "permanent_content"
+    OPTED_OUT = "opted_out"
+    TRANSIENT = "transient"
+    THROTTLED = "throttled"
+    AUTH_CONFIG = "auth_config"
+    NOT_HANDED_OFF = "not_handed_off"
+    BOUNCED_LATE = "bounced_late"
+    ARTIFACT_MISMATCH = "artifact_mismatch"
+    UNCLASSIFIED = "unclassified"
+
+
+# The carrier did not take it, for certain: such an end frees the gate and the intent's key, and
+# does not count against the maximum of attempts.
+NOT_TAKEN = frozenset({ErrorClass.NOT_HANDED_OFF, ErrorClass.THROTTLED, ErrorClass.AUTH_CONFIG})
+
+
+class Source(StrEnum):
+    """Where an observation comes from."""
+
+    ANSWER = "answer"
+    RECEIPT = "receipt"
+    POLL = "poll"
+    LOOKUP = "lookup"
+    OPERATOR = "operator"
+    RECONCILE = "reconcile"
+
+
+class Reason(StrEnum):
+    """The published catalogue: every public state's reason is one of these or an error class."""
+
+    # waiting
+    NOT_BEFORE = "not_before"
+    OUTSIDE_WINDOW = "outside_window"
+    COOLDOWN = "cooldown"
+    RETRY = "retry"
+    PAUSED = "paused"
+    ROUTE_STOPPED = "route_stopped"
+    RATE_LIMITED = "rate_limited"
+    NO_POLICY = "no_policy"
+    LIMITS_UNREACHABLE = "limits_unreachable"
+    # not contacted
+    COUNTRY_BLOCKED = "country_blocked"
+    OPTED_OUT = "opted_out"
+    NO_COMMON_WINDOW = "no_common_window"
+    NO_ROUTE = "no_route"
+    EXPIRED = "expired"
+    WOULD_EXPIRE = "would_expire"
+    CANCELLED = "cancelled"
+    # in doubt, or settled
+    DELIVERED = "delivered"
+    TIMED_OUT = "timed_out"
+    UNREADABLE_ANSWER = "unreadable_answer"
+    CARRIER_FAULT = "carrier_fault"
+    CARRIER_UNSURE = "carrier_unsure"
+    UNKNOWN_WORD = "unknown_word"
+    NO_ANSWER = "no_answer"
+    NO_RECEIPT = "no_receipt"
+    HORIZON = "horizon"
+    LOST_LEASES = "lost_leases"
+    ARTIFACT_MISMATCH = "artifact_mismatch"
+
+
+# code -> (meaning, what to do). Served at /v1/reasons and printed by `daybook trace`.
+CATALOGUE: dict[str, tuple[str, str]] = {
+    Reason.NOT_BEFORE: ("the event asked not to be sent before a time", "wait"),
+    Reason.OUTSIDE_WINDOW: ("the policy allows this category only at certain local hours", "wait"),
+    Reason.COOLDOWN: ("this person was contacted in this category a short while ago", "wait"),
+    Reason.RETRY: ("an earlier attempt failed for certain and the policy allows another", "wait"),
+    Reason.PAUSED: ("an operator paused this tenant, lane or category", "resume when it is safe"),
+    Reason.ROUTE_STOPPED: ("the route is stopped, by an operator or after a refused login", "mend the credentials, then resume"),
+    Reason.RATE_LIMITED: ("the route's own rate is used up for the moment", "wait, or raise the rate"),
+    Reason.NO_POLICY: ("no policy version is in force", "publish one"),
+    Reason.LIMITS_UNREACHABLE: ("the limits could not be read", "see that Redis answers"),
+    Reason.COUNTRY_BLOCKED: ("the policy does not allow this country", "ask the policy's owner"),
+    Reason.OPTED_OUT: ("the person asked not to be contacted, or the carrier says so", "do not contact"),
+    Reason.NO_COMMON_WINDOW: ("no hour suits all of the person's possible time zones", "store the person's zone"),
+    Reason.NO_ROUTE: ("no route serves this channel and country", "configure a route"),
+    Reason.EXPIRED: ("the event's time ran out before a handoff", "post a new event if it still matters"),
+    Reason.WOULD_EXPIRE: ("the next allowed moment lies after the event's end", "post it earlier, or let it live longer"),
+    Reason.CANCELLED: ("the application or an operator cancelled it", "nothing"),
+    Reason.DELIVERED: ("the carrier says that it reached the handset", "nothing"),
+    Reason.TIMED_OUT: ("the carrier did not answer in time; it may have taken it", "wait for receipt, poll or look-up"),
+    Reason.UNREADABLE_ANSWER: ("the carrier answered something we cannot read", "wait for receipt, poll or look-up"),
+    Reason.CARRIER_FAULT: ("the carrier answered with a fault; it may have taken it", "wait for receipt, poll or look-up"),
+    Reason.CARRIER_UNSURE: ("the carrier itself does not know the outcome", "wait, or settle it by hand"),
+    Reason.UNKNOWN_WORD: ("the carrier used a status word we do not know", "tell the maintainers of the adapter"),
+    Reason.NO_ANSWER: ("the worker went away between writing and reading", "wait for receipt, poll or look-up"),
+    Reason.NO_RECEIPT: ("no outcome was heard before the horizon, on a route that gives none reliably", "nothing"),
+    Reason.HORIZON: ("no outcome was heard before the horizon", "settle the review"),
+    Reason.LOST_LEASES: ("five workers in a row lost this row", "look at the workers' log, then settle the review"),
+    Reason.ARTIFACT_MISMATCH: ("the text rendered at handoff is not the one that was accepted", "settle the review"),
+    ErrorClass.PERMANENT_RECIPIENT: ("the carrier says that this number cannot be reached", "correct the number"),
+    ErrorClass.PERMANENT_CONTENT: ("the carrier refuses this text", "change the template"),
+    ErrorClass.TRANSIENT: ("refused for now; a new attempt may work", "nothing, the policy decides"),
+    ErrorClass.THROTTLED: ("the carrier asked us to slow down and took nothing", "nothing, it goes again"),
+    ErrorClass.AUTH_CONFIG: ("the carrier refuses our credentials or configuration", "mend the route"),
+    ErrorClass.NOT_HANDED_OFF: ("nothing left this machine", "nothing, it goes again"),
+    ErrorClass.BOUNCED_LATE: ("refused after it had been taken", "correct the address"),
+    ErrorClass.UNCLASSIFIED: ("failed with a code we do not know", "tell the maintainers of the adapter"),
+}

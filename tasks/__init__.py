@@ -1,0 +1,1 @@
+"""The queue edge: unpack ids, call one run, enqueue what it returns."""

@@ -1,0 +1,1 @@
+"""The HTTP edge: translate a request, call one verb, answer."""

@@ -1,0 +1,1 @@
+"""What tenants call: one blueprint per noun."""

@@ -1,0 +1,1 @@
+"""What strangers call: receipts, health, metrics."""
