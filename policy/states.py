@@ -20,6 +20,20 @@ class AttemptState(StrEnum):
     DELIVERED = "delivered"
 
 
+class IntentState(StrEnum):
+    """Where a wish stands: a projection of its attempts, kept beside them."""
+
+    QUEUED = "queued"
+    DEFERRED = "deferred"
+    IN_FLIGHT = "in_flight"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    SUPPRESSED = "suppressed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
 class PublicState(StrEnum):
     """What clients read. `handed_off` says that the carrier has it, and no more."""
 
