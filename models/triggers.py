@@ -42,6 +42,6 @@ event.listen(
     Base.metadata,
     "after_create",
     _quoted(
-        "INSERT INTO feed_state (only, epoch, complete_until) VALUES (1, 1, '1970-01-01 00:00:00+00') ON CONFLICT DO NOTHING"
+        "INSERT INTO feed_state (id, epoch, complete_until) VALUES (1, 1, '1970-01-01 00:00:00+00') ON CONFLICT DO NOTHING"
     ),
 )

@@ -78,11 +78,11 @@ class FeedState(Base):
 
     __tablename__ = "feed_state"
 
-    only: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     epoch: Mapped[int]
     complete_until: Mapped[datetime]
 
-    __table_args__ = (CheckConstraint("only = 1", name="one_row"),)
+    __table_args__ = (CheckConstraint("id = 1", name="one_row"),)
 
 
 class Inlet(Base):

@@ -11,7 +11,8 @@ from models.all import Base
 def run() -> None:
     """Bring the database that DATABASE_URL names to the head revision."""
     # The URL is handed over by whoever calls Alembic: models know no configuration.
-    engine = create_engine(context.config.attributes["database_url"], poolclass=pool.NullPool, connect_args={"prepare_threshold": None})
+    url = context.config.attributes["database_url"]
+    engine = create_engine(url, poolclass=pool.NullPool, connect_args={"prepare_threshold": None})
     with engine.connect() as connection:
         context.configure(
             connection=connection, target_metadata=Base.metadata, transaction_per_migration=True, compare_server_default=True

@@ -165,11 +165,11 @@ def upgrade() -> None:
     op.create_index(op.f("ix_feed_pending_intent_id_n"), "feed_pending", ["intent_id", "n"], unique=False)
     op.create_table(
         "feed_state",
-        sa.Column("only", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("epoch", sa.BigInteger(), nullable=False),
         sa.Column("complete_until", sa.DateTime(timezone=True), nullable=False),
-        sa.CheckConstraint("only = 1", name=op.f("ck_feed_state_one_row")),
-        sa.PrimaryKeyConstraint("only", name=op.f("pk_feed_state")),
+        sa.CheckConstraint("id = 1", name=op.f("ck_feed_state_one_row")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_feed_state")),
     )
     op.create_table(
         "gate",
@@ -621,7 +621,7 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_joining_intent_id"), "joining", ["intent_id"], unique=False)
     guard()
-    op.execute("INSERT INTO feed_state (only, epoch, complete_until) VALUES (1, 1, '1970-01-01 00:00:00+00')")
+    op.execute("INSERT INTO feed_state (id, epoch, complete_until) VALUES (1, 1, '1970-01-01 00:00:00+00')")
 
 
 def downgrade() -> None:
