@@ -69,6 +69,7 @@ class Intent(Base):
     contact_id: Mapped[UUID]
     gate_hash: Mapped[bytes]
     """Keyed hash of the address: which gate row serialises this person."""
+    declared_zone: Mapped[str | None]
     expires_at: Mapped[datetime]
     accepted_at: Mapped[datetime]
     state: Mapped[str]
@@ -85,7 +86,7 @@ class Intent(Base):
     __table_args__ = (
         Index("uq_intent_holder", "tenant_id", "business_key", "channel", unique=True, postgresql_where=text("holds_key")),
         Index(None, "event_id"),
-        Index("ix_intent_open", "id", postgresql_where=text("closed_at IS NULL")),
+        Index("ix_intent_open", "expires_at", "id", postgresql_where=text("closed_at IS NULL")),
         one_of("channel", Channel),
         one_of("category", Category),
         one_of("state", IntentState),
@@ -102,6 +103,7 @@ class Joining(Base):
     channel: Mapped[str] = mapped_column(primary_key=True)
     intent_id: Mapped[UUID] = mapped_column(ForeignKey("intent.id"))
     tenant_id: Mapped[UUID]
+    contact_id: Mapped[UUID]
     joined_at: Mapped[datetime]
 
     __table_args__ = (Index(None, "intent_id"),)

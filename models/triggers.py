@@ -41,7 +41,5 @@ for _table in (*APPEND_ONLY, *IMMUTABLE):
 event.listen(
     Base.metadata,
     "after_create",
-    _quoted(
-        "INSERT INTO feed_state (id, epoch, complete_until) VALUES (1, 1, '1970-01-01 00:00:00+00') ON CONFLICT DO NOTHING"
-    ),
+    _quoted("INSERT INTO feed_state (id, epoch, complete_until) VALUES (1, 1, '1970-01-01 00:00:00+00') ON CONFLICT DO NOTHING"),
 )

@@ -35,6 +35,8 @@ class Outbox(Base):
     """The decision in force."""
     held_at: Mapped[datetime | None]
     """When the decision in force was last taken again and found unchanged."""
+    gate_seen_at: Mapped[datetime | None]
+    """The gate's latest suppression as that decision saw it; another one there sends the row back."""
     lease: Mapped[int | None]
     leased_until: Mapped[datetime | None]
     lost_lease_count: Mapped[int] = mapped_column(SmallInteger)

@@ -81,6 +81,8 @@ class Reason(StrEnum):
     # waiting
     NOT_BEFORE = "not_before"
     OUTSIDE_WINDOW = "outside_window"
+    BANNED_WEEKDAY = "banned_weekday"
+    BANNED_DATE = "banned_date"
     COOLDOWN = "cooldown"
     RETRY = "retry"
     PAUSED = "paused"
@@ -88,6 +90,7 @@ class Reason(StrEnum):
     RATE_LIMITED = "rate_limited"
     NO_POLICY = "no_policy"
     LIMITS_UNREACHABLE = "limits_unreachable"
+    EARLIER_ATTEMPT = "earlier_attempt"
     # not contacted
     COUNTRY_BLOCKED = "country_blocked"
     OPTED_OUT = "opted_out"
@@ -106,6 +109,7 @@ class Reason(StrEnum):
     NO_ANSWER = "no_answer"
     NO_RECEIPT = "no_receipt"
     HORIZON = "horizon"
+    NOT_FOUND = "not_found"
     LOST_LEASES = "lost_leases"
     ARTIFACT_MISMATCH = "artifact_mismatch"
 
@@ -114,6 +118,8 @@ class Reason(StrEnum):
 CATALOGUE: dict[str, tuple[str, str]] = {
     Reason.NOT_BEFORE: ("the event asked not to be sent before a time", "wait"),
     Reason.OUTSIDE_WINDOW: ("the policy allows this category only at certain local hours", "wait"),
+    Reason.BANNED_WEEKDAY: ("the policy allows this category on certain local weekdays only", "wait"),
+    Reason.BANNED_DATE: ("the policy does not allow this category on this local date", "wait"),
     Reason.COOLDOWN: ("this person was contacted in this category a short while ago", "wait"),
     Reason.RETRY: ("an earlier attempt failed for certain and the policy allows another", "wait"),
     Reason.PAUSED: ("an operator paused this tenant, lane or category", "resume when it is safe"),
@@ -121,6 +127,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     Reason.RATE_LIMITED: ("the route's own rate is used up for the moment", "wait, or raise the rate"),
     Reason.NO_POLICY: ("no policy version is in force", "publish one"),
     Reason.LIMITS_UNREACHABLE: ("the limits could not be read", "see that Redis answers"),
+    Reason.EARLIER_ATTEMPT: ("the carrier says that it has an earlier attempt after all", "wait for its outcome"),
     Reason.COUNTRY_BLOCKED: ("the policy does not allow this country", "ask the policy's owner"),
     Reason.OPTED_OUT: ("the person asked not to be contacted, or the carrier says so", "do not contact"),
     Reason.NO_COMMON_WINDOW: ("no hour suits all of the person's possible time zones", "store the person's zone"),
@@ -137,6 +144,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     Reason.NO_ANSWER: ("the worker went away between writing and reading", "wait for receipt, poll or look-up"),
     Reason.NO_RECEIPT: ("no outcome was heard before the horizon, on a route that gives none reliably", "nothing"),
     Reason.HORIZON: ("no outcome was heard before the horizon", "settle the review"),
+    Reason.NOT_FOUND: ("the carrier, asked twice, does not know the message", "settle the review, or nothing if it is closed"),
     Reason.LOST_LEASES: ("five workers in a row lost this row", "look at the workers' log, then settle the review"),
     Reason.ARTIFACT_MISMATCH: ("the text rendered at handoff is not the one that was accepted", "settle the review"),
     ErrorClass.PERMANENT_RECIPIENT: ("the carrier says that this number cannot be reached", "correct the number"),

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
-from psycopg import errors
+from psycopg import Error as PsycopgError
+from psycopg import InterfaceError, OperationalError, errors
 from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 from sqlalchemy import Engine, Table, create_engine
@@ -21,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from app.ground.config import settings
 from app.ground.errors import DaybookError
+from models.base import Base
 
 T = TypeVar("T")
 Rows = list[Any]
@@ -88,8 +90,8 @@ def transact(work: Callable[[Tx], T]) -> T:
         except Raced:
             if run == RERUN_COUNT:
                 raise
-        except DBAPIError as error:
-            if not isinstance(error.orig, RERUNNABLE) or run == RERUN_COUNT:
+        except (DBAPIError, PsycopgError) as error:
+            if not isinstance(_cause(error), RERUNNABLE) or run == RERUN_COUNT:
                 raise
         time.sleep(random.uniform(0, 0.005 * 2 ** min(run, 6)))  # noqa: S311 - spreads colliding transactions
     raise AssertionError("unreachable")
@@ -99,24 +101,35 @@ def _run_once(work: Callable[[Tx], T]) -> T:
     with Session(engine(), expire_on_commit=False) as session:
         boottime = time.clock_gettime(time.CLOCK_BOOTTIME)
         try:
-            tx = Tx(session, begin(session), boottime)
-            result = work(tx)
+            result = work(Tx(session, begin(session), boottime))
             session.flush()
-        except DBAPIError as error:
-            if error.connection_invalidated or (isinstance(error.orig, errors.OperationalError) and not _has_state(error)):
-                raise DatabaseAway(type(error.orig).__name__) from error
+        except (DBAPIError, PsycopgError) as error:
+            if _connection_broke(error):
+                session.invalidate()
+                raise DatabaseAway(type(_cause(error)).__name__) from error
             raise
         try:
             session.commit()
-        except DBAPIError as error:
-            if _has_state(error) and not isinstance(error.orig, errors.AdminShutdown | errors.CrashShutdown):
-                raise  # Postgres answered: it did not commit
-            raise CommitUnknown(type(error.orig).__name__) from error
+        except (DBAPIError, PsycopgError) as error:
+            if _connection_broke(error):
+                session.invalidate()
+                raise CommitUnknown(type(_cause(error)).__name__) from error
+            raise  # Postgres answered: it did not commit
         return result
 
 
-def _has_state(error: DBAPIError) -> bool:
-    return getattr(error.orig, "sqlstate", None) is not None
+def _cause(error: Exception) -> BaseException | None:
+    # Pipelined statements go past SQLAlchemy: their errors arrive as psycopg raised them.
+    return error.orig if isinstance(error, DBAPIError) else error
+
+
+def _connection_broke(error: Exception) -> bool:
+    cause = _cause(error)
+    if isinstance(
+        cause, errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow | errors.IdleInTransactionSessionTimeout
+    ):
+        return True
+    return isinstance(cause, OperationalError | InterfaceError) and getattr(cause, "sqlstate", None) is None
 
 
 def begin(session: Session) -> datetime:
@@ -148,11 +161,12 @@ def pipelined(session: Session, statements: Sequence[tuple[str, Mapping[str, obj
 Statement = tuple[str, Mapping[str, object]]
 
 
-def insertion(table: Table, new: Sequence[Mapping[str, object]], *, tail: str = "") -> Statement:
+def insertion(model: type[Base], new: Sequence[Mapping[str, object]], *, tail: str = "") -> Statement:
     """Write one set-based INSERT for rows that all have the same columns; `tail` is ON CONFLICT, RETURNING.
 
     The caller sorts the rows by the table's unique key, so that overlapping pages cannot deadlock.
     """
+    table = cast("Table", model.__table__)
     columns = tuple(new[0])
     json_columns = {c for c in columns if isinstance(table.c[c].type, postgresql.JSONB)}
     params = {

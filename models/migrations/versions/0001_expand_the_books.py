@@ -258,6 +258,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("decision_id", sa.Uuid(), nullable=False),
         sa.Column("held_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("gate_seen_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("lease", sa.BigInteger(), nullable=True),
         sa.Column("leased_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("lost_lease_count", sa.SmallInteger(), nullable=False),
@@ -524,6 +525,7 @@ def upgrade() -> None:
         sa.Column("recipient_ref", sa.Text(), nullable=False),
         sa.Column("contact_id", sa.Uuid(), nullable=False),
         sa.Column("gate_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("declared_zone", sa.Text(), nullable=True),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("accepted_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
@@ -545,7 +547,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_intent")),
     )
     op.create_index(op.f("ix_intent_event_id"), "intent", ["event_id"], unique=False)
-    op.create_index("ix_intent_open", "intent", ["id"], unique=False, postgresql_where=sa.text("closed_at IS NULL"))
+    op.create_index("ix_intent_open", "intent", ["expires_at", "id"], unique=False, postgresql_where=sa.text("closed_at IS NULL"))
     op.create_index(
         "uq_intent_holder", "intent", ["tenant_id", "business_key", "channel"], unique=True, postgresql_where=sa.text("holds_key")
     )
@@ -614,6 +616,7 @@ def upgrade() -> None:
         sa.Column("channel", sa.Text(), nullable=False),
         sa.Column("intent_id", sa.Uuid(), nullable=False),
         sa.Column("tenant_id", sa.Uuid(), nullable=False),
+        sa.Column("contact_id", sa.Uuid(), nullable=False),
         sa.Column("joined_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(["event_id"], ["event.id"], name=op.f("fk_joining_event_id_event")),
         sa.ForeignKeyConstraint(["intent_id"], ["intent.id"], name=op.f("fk_joining_intent_id_intent")),

@@ -1,0 +1,129 @@
+"""Claim a page of due attempts by lane and route, decide each again, and lease what may go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from app.ground.config import settings
+from app.ground.db import rows, transact
+from app.ground.ids import AttemptId, Lease
+from app.ledger.books import claim_books
+from app.ledger.redecide import redecide
+from app.ledger.review import park
+from policy.words import Lane, Reason
+
+# Where rows are due in this lane, and how much of it is out on lease already: a leased row is
+# claimable again within one lease, so the index is read no further than that.
+DUE_ROUTES = """
+SELECT r.id, r.rate_per_second,
+       (SELECT count(*) FROM outbox o
+        WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at > %(now)s AND o.claimable_at <= %(lease_end)s
+          AND o.leased_until > %(now)s) AS leased_count
+FROM route r
+WHERE EXISTS (SELECT FROM outbox o WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at <= %(now)s)
+  AND NOT EXISTS (SELECT FROM pause p WHERE p.ended_at IS NULL AND p.route_id = r.id)
+ORDER BY r.id
+"""
+
+# Candidates without a lock. What is claimable was due before now, so the index is read from the
+# floor to now and never past a row that waits.
+CANDIDATES = """
+SELECT o.attempt_id, o.intent_id, o.claimable_at, o.lost_lease_count, o.leased_until
+FROM outbox o
+WHERE o.lane = %(lane)s AND o.route_id = %(route)s AND o.claimable_at <= %(now)s
+  AND o.claimable_at >= coalesce((SELECT floor_at FROM dispatch_floor f WHERE f.lane = %(lane)s AND f.route_id = %(route)s),
+                                 '-infinity')
+  AND NOT EXISTS (
+      SELECT FROM pause p
+      WHERE p.ended_at IS NULL AND p.tenant_id = o.tenant_id AND p.route_id IS NULL AND coalesce(p.lane, o.lane) = o.lane
+        AND (p.category IS NULL OR p.category = (SELECT i.category FROM intent i WHERE i.id = o.intent_id)))
+ORDER BY o.claimable_at, o.attempt_id LIMIT %(limit)s
+"""
+
+LEASE = """
+UPDATE outbox SET lease = %(lease)s, leased_until = %(until)s, reason = NULL,
+       lost_lease_count = lost_lease_count + (leased_until IS NOT NULL)::int
+WHERE attempt_id = ANY(%(ids)s::uuid[]) RETURNING attempt_id
+"""
+
+# The floor stays behind the clock: an acceptance that took its `now` a while ago may commit rows
+# that were due then. The reconcile sweep looks below it all the same.
+RAISE_FLOOR = """
+INSERT INTO dispatch_floor (lane, route_id, floor_at) VALUES (%(lane)s, %(route)s, %(floor)s)
+ON CONFLICT (lane, route_id) DO UPDATE SET floor_at = excluded.floor_at
+"""
+LOWER_FLOORS = "DELETE FROM dispatch_floor"
+
+FLOOR_LAG: Final = timedelta(seconds=60)
+SINGLE_AFTER: Final = 2
+PARK_AFTER: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Attempts leased together, to be handed off by whoever holds the lease."""
+
+    lane: Lane
+    route_id: UUID
+    lease: Lease
+    attempt_ids: tuple[AttemptId, ...]
+
+
+def dispatch(lane: Lane) -> list[Page]:
+    """Claim what is due in a lane, a page per route; return what was leased, for the queue."""
+    lease_for = timedelta(seconds=settings().lease_seconds)
+    routes = transact(lambda tx: rows(tx.session, DUE_ROUTES, lane=lane, now=tx.now, lease_end=tx.now + lease_for))
+    pages: list[Page] = []
+    for route in routes:
+        room = _room(route.rate_per_second, route.leased_count)
+        if room > 0:
+            pages += transact(lambda tx, r=route, n=room: _claim(tx.session, lane=lane, route_id=r.id, limit=n, now=tx.now))  # type: ignore[misc]  # mypy cannot infer lambda defaults
+    return pages
+
+
+def _room(rate_per_second: int, leased_count: int) -> int:
+    """At most what the route may send in a third of a lease, so that leases do not run out in a queue."""
+    third = settings().lease_seconds / 3
+    return min(settings().dispatch_page_count, int(rate_per_second * third) - leased_count)
+
+
+def _claim(session: Session, *, lane: Lane, route_id: UUID, limit: int, now: datetime) -> list[Page]:
+    found = rows(session, CANDIDATES, lane=lane, route=route_id, now=now, limit=limit)
+    if not found:
+        return []
+    books = claim_books(session, [row.intent_id for row in found])
+    lost = {row.attempt_id: row.lost_lease_count + (row.leased_until is not None) for row in found}
+    # A row that another claimer leased or a worker took out since the candidates were read is not ours.
+    ours = [
+        row.attempt_id
+        for row in found
+        if (o := books.outbox.get(row.attempt_id)) and (o.leased_until is None or o.leased_until <= now) and o.due_at is not None
+    ]
+    parked = {i: Reason.LOST_LEASES for i in ours if lost[i] >= PARK_AFTER}
+    if parked:
+        park(session, books, parked, now=now)
+    allowed = redecide(session, books, [i for i in ours if i not in parked], now=now)
+    rows(session, RAISE_FLOOR, lane=lane, route=route_id, floor=min(found[0].claimable_at, now - FLOOR_LAG))
+    alone = [[i] for i in allowed if lost[i] >= SINGLE_AFTER]
+    together = [i for i in allowed if lost[i] < SINGLE_AFTER]
+    window = settings().window_count
+    groups = alone + [together[i : i + window] for i in range(0, len(together), window)]
+    return [_lease(session, lane, route_id, group, now=now) for group in groups]
+
+
+def _lease(session: Session, lane: Lane, route_id: UUID, attempt_ids: Sequence[UUID], *, now: datetime) -> Page:
+    lease = rows(session, "SELECT nextval('lease') AS lease")[0].lease
+    until = now + timedelta(seconds=settings().lease_seconds)
+    rows(session, LEASE, lease=lease, until=until, ids=sorted(attempt_ids))
+    return Page(lane, route_id, Lease(lease), tuple(AttemptId(i) for i in attempt_ids))
+
+
+def lower_floors() -> None:
+    """Forget the low-water marks, so that the next claim also sees what was committed late below them."""
+    transact(lambda tx: rows(tx.session, LOWER_FLOORS))

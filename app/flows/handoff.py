@@ -1,0 +1,186 @@
+"""Take leased attempts to their carriers, each at most once, and keep what the carriers answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from datetime import timedelta
+from functools import cache
+from typing import Final, assert_never
+from uuid import UUID
+
+from app import limits
+from app.carriers.base import Carrier, NotHandedOff, Refused, RouteSettings, SendResult, Submitted, Throttled, Unknown
+from app.carriers.registry import open_carrier
+from app.flows.keep import keep_trying, observe_until_kept
+from app.ground.config import settings
+from app.ground.db import CommitUnknown, rows, transact
+from app.ground.errors import DaybookError
+from app.ground.ids import AttemptId, Lease
+from app.ground.log import log
+from app.ledger.observe import Told
+from app.ledger.prepare import Handoff, Prepared, prepare
+from app.ledger.routes import read_routes
+from policy.states import AttemptState
+from policy.words import ErrorClass, Reason, Source
+
+CarrierOf = Callable[[RouteSettings], Carrier]
+
+# No token, or no Redis to ask for one: due again a little later, under no lease. Nothing public
+# changes; the row says why it waits.
+PUT_OFF = """
+UPDATE outbox SET lease = NULL, leased_until = NULL, lost_lease_count = 0, due_at = %(due)s, reason = %(reason)s
+WHERE attempt_id = ANY(%(ids)s::uuid[]) AND lease = %(lease)s
+"""
+
+# After a commit whose answer was lost: what stands as prepared under our lease was never written to
+# anyone, since the carrier is called only after the commit is known.
+PREPARED_BY_US = """
+SELECT id FROM attempt WHERE id = ANY(%(ids)s::uuid[]) AND state = 'prepared' AND lease = %(lease)s
+"""
+
+REDIS_AWAY_FOR: Final = timedelta(seconds=5)
+# Answers that come this close together are observed in one transaction.
+GROUP_SECONDS: Final = 0.01
+
+
+def hand_off(attempt_ids: Sequence[AttemptId], *, route_id: UUID, lease: Lease, carrier_of: CarrierOf = open_carrier) -> None:
+    """Take attempts leased on one route to its carrier; what may not go is put back with its reason."""
+    window = settings().window_count
+    for start in range(0, len(attempt_ids), window):
+        chunk = list(attempt_ids[start : start + window])
+        admitted = _with_tokens(chunk, route_id=route_id, lease=lease)
+        for answered in send_side_by_side(_prepare(admitted, route_id=route_id, lease=lease), carrier_of):
+            observe_until_kept(answered)  # an answer is a fact: offered again until the ledger has it
+
+
+def _with_tokens(attempt_ids: Sequence[AttemptId], *, route_id: UUID, lease: Lease) -> Sequence[AttemptId]:
+    """Take route tokens immediately before prepare; put the attempts without one off."""
+    route = transact(lambda tx: read_routes(tx.session, [route_id]))[route_id]
+    try:
+        grant = limits.take(
+            route_id, rate_per_second=route.rate_per_second, burst_count=route.burst_count, wanted=len(attempt_ids)
+        )
+    except limits.LimitsUnreachable as error:
+        log.warning("limits_unreachable", route_id=str(route_id), cause=str(error))
+        grant, reason = limits.Grant(0, REDIS_AWAY_FOR), Reason.LIMITS_UNREACHABLE
+    else:
+        reason = Reason.RATE_LIMITED
+    late = attempt_ids[grant.count :]
+    if late:
+        transact(
+            lambda tx: rows(tx.session, PUT_OFF, ids=sorted(late), lease=lease, due=tx.now + grant.wait, reason=reason.value)
+        )
+    return attempt_ids[: grant.count]
+
+
+def _prepare(attempt_ids: Sequence[AttemptId], *, route_id: UUID, lease: Lease) -> Sequence[Handoff]:
+    if not attempt_ids:
+        return []
+    handoff_for = timedelta(seconds=settings().handoff_seconds)
+    try:
+        prepared = transact(
+            lambda tx: prepare(tx.session, attempt_ids, lease=lease, handoff_for=handoff_for, boottime=tx.boottime, now=tx.now)
+        )
+    except CommitUnknown:
+        _report_not_handed_off(attempt_ids, lease=lease)
+        return []
+    _say(prepared, route_id=route_id, lease=lease, asked=len(attempt_ids))
+    return prepared.handoffs
+
+
+def _say(prepared: Prepared, *, route_id: UUID, lease: Lease, asked: int) -> None:
+    for attempt_id, reason in prepared.put_back.items():
+        log.info("put_back", attempt_id=str(attempt_id), reason=reason, lease=lease)
+    for attempt_id in prepared.parked:
+        log.error("parked", attempt_id=str(attempt_id), lease=lease)
+    unused = asked - len(prepared.handoffs)
+    if unused:
+        route = (
+            prepared.handoffs[0].route
+            if prepared.handoffs
+            else transact(lambda tx: read_routes(tx.session, [route_id]))[route_id]
+        )
+        try:
+            limits.give_back(route_id, burst_count=route.burst_count, count=unused)
+        except limits.LimitsUnreachable as error:
+            log.warning("limits_unreachable", route_id=str(route_id), cause=str(error))
+
+
+def _report_not_handed_off(attempt_ids: Sequence[AttemptId], *, lease: Lease) -> None:
+    log.warning("commit_unknown", lease=lease, attempts=len(attempt_ids))
+    ours = keep_trying(lambda: transact(lambda tx: rows(tx.session, PREPARED_BY_US, ids=sorted(attempt_ids), lease=lease)))
+    told = [
+        Told(
+            AttemptId(row.id),
+            AttemptState.FAILED,
+            Source.ANSWER,
+            error_class=ErrorClass.NOT_HANDED_OFF,
+            error_code="commit_unknown",
+        )
+        for row in ours
+    ]
+    observe_until_kept(told)
+
+
+@cache
+def _pool_of(pid: int) -> ThreadPoolExecutor:
+    del pid  # threads do not cross a fork
+    return ThreadPoolExecutor(max_workers=settings().window_count, thread_name_prefix="handoff")
+
+
+def send_side_by_side(handoffs: Sequence[Handoff], carrier_of: CarrierOf = open_carrier) -> Iterator[list[Told]]:
+    """Send prepared attempts at once, and give their answers in groups as they come; no transaction is open."""
+    pool = _pool_of(os.getpid())
+    running: set[Future[Told]] = {pool.submit(_send, handoff, carrier_of) for handoff in handoffs}
+    while running:
+        wait(running, return_when=FIRST_COMPLETED)
+        done, running = wait(running, timeout=GROUP_SECONDS)
+        yield [future.result() for future in done]
+
+
+def _send(handoff: Handoff, carrier_of: CarrierOf) -> Told:
+    result = _result(handoff, carrier_of)
+    told = told_of(handoff.attempt_id, result)
+    log.info("answered", attempt_id=str(handoff.attempt_id), state=told.state, error_class=told.error_class, code=told.error_code)
+    return told
+
+
+def _result(handoff: Handoff, carrier_of: CarrierOf) -> SendResult:
+    try:
+        carrier = carrier_of(handoff.route.settings)
+    except DaybookError as error:
+        log.error("route_unusable", route_id=str(handoff.route.id), cause=type(error).__name__)
+        return Refused(ErrorClass.AUTH_CONFIG, "route_unusable")
+    try:
+        return carrier.send(handoff.submission, deadline=handoff.deadline)
+    except Exception as error:  # noqa: BLE001 - this thread's outermost shell
+        # A fault of ours somewhere between the first byte and the answer: it may have been taken,
+        # and the answers of the others in this window must not be lost with it.
+        log.exception("send_fault", attempt_id=str(handoff.attempt_id))
+        return Unknown(Reason.UNREADABLE_ANSWER, type(error).__name__)
+
+
+def told_of(attempt_id: AttemptId, result: SendResult) -> Told:
+    """Say what a send's result means for its attempt."""
+    match result:
+        case Submitted(remote_ids=remote_ids):
+            return Told(attempt_id, AttemptState.SUBMITTED, Source.ANSWER, remote_id=remote_ids[0] if remote_ids else None)
+        case Refused(error_class=error_class, code=code):
+            return Told(attempt_id, AttemptState.FAILED, Source.ANSWER, error_class=error_class, error_code=code)
+        case Throttled(retry_after=retry_after, code=code):
+            return Told(
+                attempt_id,
+                AttemptState.FAILED,
+                Source.ANSWER,
+                error_class=ErrorClass.THROTTLED,
+                error_code=code,
+                retry_after_seconds=retry_after.total_seconds() if retry_after is not None else None,
+            )
+        case NotHandedOff(why=why):
+            return Told(attempt_id, AttemptState.FAILED, Source.ANSWER, error_class=ErrorClass.NOT_HANDED_OFF, error_code=why)
+        case Unknown(reason=reason, code=code):
+            return Told(attempt_id, AttemptState.UNKNOWN, Source.ANSWER, reason=reason, error_code=code)
+        case _:
+            assert_never(result)

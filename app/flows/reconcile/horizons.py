@@ -1,0 +1,48 @@
+"""Attempts at their horizon: nobody asks the carrier any more; the route and the rule say what follows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.ground.db import Tx, rows, transact
+from app.ledger.books import intents_of, lock_books
+from app.ledger.consequences import Desk
+from app.ledger.observe import Told, observe
+from policy.states import AttemptState
+from policy.words import Reason, Source
+
+REACHED = """
+SELECT id, state FROM attempt
+WHERE next_check_at <= %(now)s AND horizon_at <= %(now)s AND state IN ('submitted', 'unknown')
+ORDER BY next_check_at, id LIMIT %(limit)s
+"""
+
+# What was in doubt already stays so and is asked about no more.
+STOP_ASKING = """
+UPDATE attempt SET next_check_at = NULL
+WHERE id = ANY(%(ids)s::uuid[]) AND state = 'unknown' AND horizon_at <= %(now)s AND next_check_at IS NOT NULL
+RETURNING id
+"""
+
+PAGE: Final = 200
+
+
+def reach_horizons() -> int:
+    """Settle a page of attempts that reached their horizon; return how many."""
+    return transact(_reach)
+
+
+def _reach(tx: Tx) -> int:
+    reached = rows(tx.session, REACHED, now=tx.now, limit=PAGE)
+    submitted = [r.id for r in reached if r.state == AttemptState.SUBMITTED]
+    told = [Told(i, AttemptState.UNKNOWN, Source.RECONCILE, reason=Reason.HORIZON) for i in submitted]
+    observe(tx.session, told, now=tx.now)
+    doubtful = [r.id for r in reached if r.state == AttemptState.UNKNOWN]
+    if doubtful:
+        books = lock_books(tx.session, intents_of(tx.session, doubtful).values())
+        stopped = rows(tx.session, STOP_ASKING, ids=sorted(doubtful), now=tx.now)
+        desk = Desk(tx.session, books, {}, tx.now)
+        for row in stopped:
+            desk.settle_horizon(books.attempts[row.id])
+        desk.write()
+    return len(reached)

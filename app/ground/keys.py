@@ -1,0 +1,69 @@
+"""Keyed hashes, API keys and attempt keys: everything that proves or hides by a secret."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from app.ground.config import settings
+
+KEY_PREFIX: Final = "dbk"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedHash:
+    """A hash that only the holder of the ring can make, and the id of the key that made it."""
+
+    key_id: str
+    digest: bytes
+
+
+def keyed_hash(purpose: str, value: bytes) -> KeyedHash:
+    """Hash a value under the newest key of the hash ring; different purposes never collide."""
+    key_id, secret = settings().hash_ring[0]
+    return KeyedHash(key_id, hmac.digest(secret, purpose.encode() + b"\0" + value, "sha256"))
+
+
+def attempt_key(attempt_id: UUID) -> str:
+    """Make an attempt's key: the id and a MAC over it, so that nobody outside can make one up."""
+    mac = keyed_hash("attempt", attempt_id.bytes).digest[:16]
+    return base64.urlsafe_b64encode(attempt_id.bytes + mac).decode().rstrip("=")
+
+
+@dataclass(frozen=True, slots=True)
+class NewApiKey:
+    """A key as it is shown once, and what is kept of it."""
+
+    id: UUID
+    text: str = field(repr=False)
+    secret_hash: bytes = field(repr=False)
+
+
+def new_api_key(key_id: UUID) -> NewApiKey:
+    """Make an API key for an id."""
+    secret = secrets.token_bytes(32)
+    text = f"{KEY_PREFIX}_{key_id.hex}_{base64.urlsafe_b64encode(secret).decode().rstrip('=')}"
+    return NewApiKey(key_id, text, hashlib.sha256(secret).digest())
+
+
+def read_api_key(text: str) -> tuple[UUID, bytes] | None:
+    """Take a key apart into its id and the hash of its secret; None when it is no key of ours."""
+    prefix, _, rest = text.partition("_")
+    key_id, _, secret = rest.partition("_")
+    if prefix != KEY_PREFIX:
+        return None
+    try:
+        raw = base64.b64decode(secret + "=" * (-len(secret) % 4), altchars=b"-_", validate=True)
+        return UUID(hex=key_id), hashlib.sha256(raw).digest()
+    except ValueError:
+        return None
+
+
+def same_bytes(ours: bytes, theirs: bytes) -> bool:
+    """Compare two secrets in constant time."""
+    return hmac.compare_digest(ours, theirs)

@@ -1,0 +1,461 @@
+"""What a state means for its intent: transitions, retry or close, the gate, a stopped route, a review."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from app.carriers.base import Receipts
+from app.ground.db import insertion, pipelined, rows
+from app.ground.ids import AttemptId, new_id
+from app.ledger.books import Books
+from app.ledger.close import CLEAR_OUTBOX, end_intents
+from app.ledger.open import attempt_row
+from app.ledger.review import open_reviews
+from app.ledger.routes import Route, read_routes
+from app.ledger.state import Application
+from app.ledger.state import close as close_attempts
+from app.ledger.surroundings import document_of
+from app.ledger.transition import Change, record
+from app.people.suppress import suppress
+from models.ledger import Attempt
+from models.rules import Pause
+from models.work import Outbox
+from policy.checks import next_check
+from policy.document import AtHorizon, CategoryRules, NotFound
+from policy.retry import Ended, NoRetry, Retry, may_retry
+from policy.states import HANDED_OFF, PUBLIC, AttemptState, Judgement, PublicState
+from policy.words import LANES, Category, ErrorClass, Reason, Source
+
+PINNED = """
+SELECT a.id, p.document FROM attempt a JOIN decision d ON d.id = a.decision_id JOIN policy_version p ON p.id = d.policy_version_id
+WHERE a.id = ANY(%(ids)s::uuid[])
+"""
+
+# Freed by a certain non-handoff only, and only by the attempt that has it.
+FREE_SLOTS = """
+UPDATE gate g SET slots = g.slots - n.category, changed_at = %(now)s
+FROM unnest(%(tenants)s::uuid[], %(hashes)s::bytea[], %(categories)s::text[], %(attempts)s::text[])
+     AS n (tenant_id, address_hash, category, attempt_id)
+WHERE g.tenant_id = n.tenant_id AND g.address_hash = n.address_hash AND g.slots -> n.category ->> 'attempt_id' = n.attempt_id
+"""
+
+HOLD = """
+UPDATE outbox SET due_at = greatest(due_at, %(until)s), lease = NULL, leased_until = NULL, reason = 'earlier_attempt'
+WHERE attempt_id = %(id)s
+"""
+
+STOP_ONCE = "ON CONFLICT (route_id) WHERE ended_at IS NULL AND cause = 'auth_config' DO NOTHING"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Everything one attempt was told in this transaction, joined."""
+
+    attempt: Any
+    """The row as it was locked."""
+    state: AttemptState
+    taken: bool
+    told: tuple[Any, ...] = ()
+    applied: tuple[Any, ...] = ()
+    error_class: ErrorClass | None = None
+    error_code: str | None = None
+
+    def hear(self, told: Any, judgement: Judgement) -> Heard:  # noqa: ANN401 - a Told; observe imports this module
+        """Join one more report in."""
+        applies = judgement is Judgement.APPLIED
+        return replace(
+            self,
+            state=told.state if applies else self.state,
+            taken=self.taken or has_it(told),
+            told=(*self.told, told),
+            applied=(*self.applied, told) if applies else self.applied,
+            error_class=told.error_class or self.error_class,
+            error_code=told.error_code or self.error_code,
+        )
+
+    @property
+    def must_write(self) -> bool:
+        """Whether anything about the attempt's row changed."""
+        row = self.attempt
+        classes = self.error_class not in {None, row.error_class} or self.error_code not in {None, row.error_code}
+        return self.state != row.state or self.taken != row.taken or classes
+
+    def application(self, routes: Mapping[UUID, Route], *, now: datetime) -> Application:
+        """Say what is to be written, and when to ask the carrier again."""
+        route = routes.get(self.attempt.route_id)
+        horizon_at = self.attempt.horizon_at or now + (route.horizon_for if route else timedelta(hours=24))
+        return Application(
+            attempt_id=AttemptId(self.attempt.id),
+            from_state=AttemptState(self.attempt.state),
+            state=self.state,
+            taken=self.taken,
+            next_check_at=self._next_check(route, horizon_at, now),
+            horizon_at=horizon_at,
+            error_class=self.error_class,
+            error_code=self.error_code,
+        )
+
+    def _next_check(self, route: Route | None, horizon_at: datetime, now: datetime) -> datetime | None:
+        if self.state in {AttemptState.FAILED, AttemptState.DELIVERED}:
+            return None
+        if self.state == self.attempt.state:
+            return self.attempt.next_check_at  # type: ignore[no-any-return]  # a row's timestamp
+        if self.state is AttemptState.UNKNOWN and now >= horizon_at:
+            return None
+        if route is None or not (route.capabilities.polls or route.capabilities.looks_up):
+            return horizon_at
+        return next_check(0, first_after=route.first_check_after, horizon_at=horizon_at, jitter=random.random(), now=now)  # noqa: S311
+
+
+def has_it(told: Any) -> bool:  # noqa: ANN401 - a Told
+    """Say whether a report means that the carrier has, or had, the message."""
+    return told.state in {AttemptState.SUBMITTED, AttemptState.DELIVERED} or told.remote_id is not None
+
+
+def draw_consequences(session: Session, books: Books, heard: Sequence[Heard], *, now: datetime) -> None:
+    """Write transitions, then let each intent retry, wait, close or go to review."""
+    desk = Desk(session, books, {h.attempt.id: h for h in heard}, now)
+    record(session, [c for h in heard for c in desk.changes(h)], now=now)
+    desk.stop_routes()
+    desk.suppress_opted_out()
+    desk.free_slots()
+    for intent_id in sorted({h.attempt.intent_id for h in heard}):
+        desk.settle(intent_id)
+    desk.write()
+
+
+@dataclass(slots=True)
+class Desk:
+    """One transaction's consequences: collected intent by intent, written together."""
+
+    session: Session
+    books: Books
+    heard: dict[UUID, Heard]
+    now: datetime
+    rules: dict[UUID, CategoryRules] = field(default_factory=dict)
+    endings: dict[UUID, str] = field(default_factory=dict)
+    reviews: dict[UUID, str] = field(default_factory=dict)
+    later: list[Change] = field(default_factory=list)
+    retries: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rules = self._pinned_rules()
+
+    def _pinned_rules(self) -> dict[UUID, CategoryRules]:
+        """Read the rules that admitted each attempt whose end or doubt a rule must answer for."""
+        asking = [i for i, h in self.heard.items() if h.state in {AttemptState.FAILED, AttemptState.UNKNOWN} and h.applied]
+        if not asking:
+            return {}
+        found = {row.id: document_of(row.document) for row in rows(self.session, PINNED, ids=sorted(asking))}
+        category = {i: Category(self.books.intents[self.heard[i].attempt.intent_id].category) for i in found}
+        return {i: document.categories[category[i]] for i, document in found.items()}
+
+    def state_of(self, attempt: Any) -> AttemptState:  # noqa: ANN401 - a locked row
+        """Give an attempt's state as it is now."""
+        return self.heard[attempt.id].state if attempt.id in self.heard else AttemptState(attempt.state)
+
+    def changes(self, heard: Heard) -> list[Change]:
+        """Give one transition per applied report."""
+        intent = self.books.intents[heard.attempt.intent_id]
+        attempts = self.books.attempts_of(intent.id)
+        delivered = any(self.state_of(a) is AttemptState.DELIVERED for a in attempts)
+        speaks = heard.state is AttemptState.DELIVERED or (not delivered and attempts[-1].id == heard.attempt.id)
+        before = _public_before(heard.attempt, intent)
+        changes = []
+        for told in heard.applied:
+            public = PUBLIC[told.state]
+            reason = Reason.DELIVERED if public is PublicState.DELIVERED else told.error_class or told.reason
+            if public is PublicState.FAILED and reason is None:
+                reason = ErrorClass.UNCLASSIFIED
+            changes.append(self._change(intent, heard.attempt.id, before, public, reason, told.source, told.id, speaks=speaks))
+            before = public
+        return changes
+
+    def _change(
+        self,
+        intent: Any,  # noqa: ANN401 - a locked row
+        attempt_id: UUID,
+        before: PublicState | None,
+        public: PublicState,
+        reason: str | None,
+        cause: str,
+        cause_id: UUID | None,
+        *,
+        speaks: bool = True,
+        next_at: datetime | None = None,
+    ) -> Change:
+        return Change(
+            intent_id=intent.id,
+            attempt_id=attempt_id,
+            event_id=intent.event_id,
+            tenant_id=intent.tenant_id,
+            recipient_ref=intent.recipient_ref,
+            n=self.books.next_n(intent.id),
+            from_state=before,
+            state=public,
+            reason=reason,
+            next_at=next_at,
+            cause=cause,
+            cause_id=cause_id,
+            speaks=speaks,
+        )
+
+    def stop_routes(self) -> None:
+        """Stop each route whose credentials were refused; many refusals are one fact."""
+        refused = {
+            h.attempt.route_id: h.attempt.tenant_id
+            for h in self.heard.values()
+            for t in h.told
+            if t.error_class is ErrorClass.AUTH_CONFIG and h.attempt.route_id is not None
+        }
+        if refused:
+            pauses = [
+                {
+                    "id": new_id(),
+                    "tenant_id": refused[route_id],
+                    "route_id": route_id,
+                    "lane": None,
+                    "category": None,
+                    "cause": ErrorClass.AUTH_CONFIG,
+                    "started_by": "daybook",
+                    "started_at": self.now,
+                    "ended_by": None,
+                    "ended_at": None,
+                }
+                for route_id in sorted(refused)
+            ]
+            pipelined(self.session, [insertion(Pause, pauses, tail=STOP_ONCE)])
+
+    def suppress_opted_out(self) -> None:
+        """Follow the evidence, not the verdict: a carrier's opt-out counts also in a stale or repeated report."""
+        for h in self.heard.values():
+            for told in h.told:
+                if told.error_class is ErrorClass.OPTED_OUT:
+                    intent = self.books.intents[h.attempt.intent_id]
+                    suppress(
+                        self.session,
+                        tenant_id=intent.tenant_id,
+                        channel=intent.channel,
+                        address_hash=bytes(intent.gate_hash),
+                        source="carrier",
+                        cause_id=told.id,
+                        now=self.now,
+                    )
+
+    def free_slots(self) -> None:
+        """Give the gate's slot back where nothing was taken, for certain."""
+        free = [h for h in self.heard.values() if h.state is AttemptState.FAILED and h.applied and not h.taken]
+        if free:
+            intents = [self.books.intents[h.attempt.intent_id] for h in free]
+            rows(
+                self.session,
+                FREE_SLOTS,
+                tenants=[i.tenant_id for i in intents],
+                hashes=[bytes(i.gate_hash) for i in intents],
+                categories=[i.category for i in intents],
+                attempts=[str(h.attempt.id) for h in free],
+                now=self.now,
+            )
+
+    def settle(self, intent_id: UUID) -> None:
+        """Decide what follows for one intent."""
+        attempts = self.books.attempts_of(intent_id)
+        heard = [self.heard[a.id] for a in attempts if a.id in self.heard]
+        queued = [a for a in attempts if self.state_of(a) is AttemptState.QUEUED]
+        if any(self.state_of(a) is AttemptState.DELIVERED for a in attempts):
+            self._settle_delivered(intent_id, attempts, heard, queued)
+            return
+        for h in heard:
+            if queued and h.attempt.id != queued[0].id and any(has_it(t) for t in h.told):
+                self._hold(intent_id, queued[0], h)
+        last = self.heard.get(attempts[-1].id)
+        if last is None or not last.applied or self.books.intents[intent_id].closed_at is not None:
+            return
+        if last.state is AttemptState.FAILED:
+            self._settle_failed(intent_id, attempts, last)
+        elif last.state is AttemptState.UNKNOWN:
+            self._settle_unknown(intent_id, last)
+
+    def _settle_delivered(self, intent_id: UUID, attempts: Sequence[Any], heard: Sequence[Heard], queued: Sequence[Any]) -> None:
+        intent = self.books.intents[intent_id]
+        for attempt in queued:
+            close_attempts(self.session, [(AttemptId(attempt.id), AttemptState.CANCELLED)], now=self.now)
+            rows(self.session, CLEAR_OUTBOX, ids=[attempt.id])
+            cause = next((h.applied[-1].id for h in heard if h.applied), None)
+            before = PublicState.DEFERRED if intent.state == "deferred" else PublicState.QUEUED
+            self.later.append(
+                self._change(intent, attempt.id, before, PublicState.CANCELLED, Reason.DELIVERED, "receipt", cause, speaks=False)
+            )
+        if intent.closed_at is None:
+            self.endings[intent_id] = Reason.DELIVERED
+        delivered_now = [h.attempt.id for h in heard if h.state is AttemptState.DELIVERED and h.applied]
+        others = [a for a in attempts if a.id not in delivered_now and self.state_of(a) in HANDED_OFF and self._went_out(a)]
+        if delivered_now and others:
+            # Two attempts left us and one arrived: the person may have been contacted twice.
+            self.reviews[delivered_now[0]] = "second_handoff"
+
+    def _went_out(self, attempt: Any) -> bool:  # noqa: ANN401 - a locked row
+        h = self.heard.get(attempt.id)
+        taken = h.taken if h else attempt.taken
+        return taken or self.state_of(attempt) is AttemptState.UNKNOWN
+
+    def _hold(self, intent_id: UUID, retry: Any, heard: Heard) -> None:  # noqa: ANN401 - a locked row
+        """Hold a queued retry while the earlier attempt, which the carrier has after all, may still arrive."""
+        intent = self.books.intents[intent_id]
+        until = heard.attempt.horizon_at or self.now
+        rows(self.session, HOLD, id=retry.id, until=until)
+        if intent.reason != Reason.EARLIER_ATTEMPT:
+            before = PublicState.DEFERRED if intent.state == "deferred" else PublicState.QUEUED
+            told = heard.told[-1]
+            change = self._change(
+                intent, retry.id, before, PublicState.DEFERRED, Reason.EARLIER_ATTEMPT, told.source, told.id, next_at=until
+            )
+            self.later.append(change)
+
+    def _settle_failed(self, intent_id: UUID, attempts: Sequence[Any], last: Heard) -> None:
+        intent = self.books.intents[intent_id]
+        error_class = last.error_class or ErrorClass.UNCLASSIFIED
+        rules = self.rules.get(last.attempt.id)
+        if rules is None or intent.close_requested_at is not None:
+            self.endings[intent_id] = error_class
+            return
+        ended = [
+            Ended(
+                ErrorClass(self.heard[a.id].error_class or error_class if a.id in self.heard else a.error_class or "unclassified")
+            )
+            for a in attempts
+            if self.state_of(a) is AttemptState.FAILED
+        ]
+        wait = last.applied[-1].retry_after_seconds
+        answer = may_retry(
+            rules.retry,
+            ended=ended,
+            accepted_at=intent.accepted_at,
+            expires_at=intent.expires_at,
+            retry_after=timedelta(seconds=wait) if wait is not None else None,
+            jitter=random.random(),  # noqa: S311 - spreads retries, guards nothing
+            now=self.now,
+        )
+        match answer:
+            case Retry(not_before=not_before):
+                self._retry(intent, last.attempt, not_before)
+            case NoRetry():
+                self.endings[intent_id] = error_class
+
+    def _retry(self, intent: Any, before: Any, not_before: datetime) -> None:  # noqa: ANN401 - locked rows
+        attempt_id = new_id()
+        common = {"tenant_id": intent.tenant_id, "event_id": intent.event_id, "intent_id": intent.id}
+        attempt = attempt_row(common, attempt_id, ordinal=before.ordinal + 1, route_id=before.route_id, now=self.now)
+        attempt |= {
+            "body_hash": bytes(before.body_hash),
+            "hash_key_id": before.hash_key_id,
+            "encoding": before.encoding,
+            "segment_count": before.segment_count,
+        }
+        outbox = {
+            "attempt_id": attempt_id,
+            **common,
+            "lane": LANES[Category(intent.category)],
+            "route_id": before.route_id,
+            "due_at": not_before,
+            "reason": Reason.RETRY,
+            "decision_id": before.decision_id,
+            "held_at": None,
+            "gate_seen_at": None,
+            "lease": None,
+            "leased_until": None,
+            "lost_lease_count": 0,
+        }
+        self.retries.append((attempt, outbox))
+        change = self._change(
+            intent, attempt_id, None, PublicState.DEFERRED, Reason.RETRY, Source.RECONCILE, None, next_at=not_before
+        )
+        self.later.append(change)
+
+    def _settle_unknown(self, intent_id: UUID, last: Heard) -> None:
+        horizon_at = last.attempt.horizon_at
+        if horizon_at is not None and self.now >= horizon_at:
+            self._end_in_doubt(intent_id, last.attempt, self.rules.get(last.attempt.id))
+
+    def settle_horizon(self, attempt: Any) -> None:  # noqa: ANN401 - a locked row
+        """Follow the rule for an attempt in doubt that reached its horizon, unless a later one goes on."""
+        intent = self.books.intents[attempt.intent_id]
+        if intent.closed_at is None and self.books.attempts_of(intent.id)[-1].id == attempt.id:
+            pinned = rows(self.session, PINNED, ids=[attempt.id])
+            rules = document_of(pinned[0].document).categories[Category(intent.category)] if pinned else None
+            self._end_in_doubt(intent.id, attempt, rules)
+
+    def _end_in_doubt(self, intent_id: UUID, attempt: Any, rules: CategoryRules | None) -> None:  # noqa: ANN401 - a locked row
+        """Close where no receipt was ever to be expected or the rule says so, else ask a person."""
+        route = read_routes(self.session, [attempt.route_id])[attempt.route_id]
+        if route.capabilities.receipts is not Receipts.RELIABLE:
+            self.endings[intent_id] = Reason.NO_RECEIPT
+        elif rules is None or rules.ambiguity.horizon is AtHorizon.CLOSE:
+            self.endings[intent_id] = Reason.HORIZON
+        else:
+            self.reviews[attempt.id] = Reason.HORIZON
+
+    def settle_not_found(self, attempt: Any) -> None:  # noqa: ANN401 - a locked row
+        """Follow the pinned rule for an attempt that a conclusive look-up did not find, asked twice."""
+        intent = self.books.intents[attempt.intent_id]
+        attempts = self.books.attempts_of(intent.id)
+        if intent.closed_at is not None or attempts[-1].id != attempt.id:
+            return
+        found = rows(self.session, PINNED, ids=[attempt.id])
+        rule = document_of(found[0].document).categories[Category(intent.category)].ambiguity.not_found
+        if rule is NotFound.RESEND and intent.close_requested_at is None and intent.expires_at > self.now:
+            self._retry(intent, attempt, self.now)
+        elif rule is NotFound.REVIEW:
+            self.reviews[attempt.id] = Reason.NOT_FOUND
+        else:
+            self.endings[intent.id] = Reason.NOT_FOUND
+
+    def write(self) -> None:
+        """Write retries, then the transitions that follow, then endings and reviews."""
+        if self.retries:
+            statements = [
+                insertion(Attempt, [a for a, _ in self.retries]),
+                insertion(Outbox, [o for _, o in self.retries]),
+            ]
+            pipelined(self.session, statements)
+        record(self.session, self.later, now=self.now)
+        if self.endings:
+            end_intents(self.session, _as_heard(self.books, self.heard), self.endings, now=self.now)
+        if self.reviews:
+            open_reviews(self.session, self.books, self.reviews, now=self.now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """An attempt as it is after what was heard; what `was_taken` looks at."""
+
+    id: UUID
+    intent_id: UUID
+    ordinal: int
+    state: str
+    taken: bool
+    error_class: str | None
+
+
+def _as_heard(books: Books, heard: Mapping[UUID, Heard]) -> Books:
+    attempts = {
+        i: _Now(i, a.intent_id, a.ordinal, heard[i].state, heard[i].taken, heard[i].error_class or a.error_class)
+        if i in heard
+        else a
+        for i, a in books.attempts.items()
+    }
+    return Books(books.intents, attempts, books.outbox)
+
+
+def _public_before(attempt: Any, intent: Any) -> PublicState:  # noqa: ANN401 - locked rows
+    state_ = AttemptState(attempt.state)
+    if state_ in {AttemptState.QUEUED, AttemptState.PREPARED}:
+        return PublicState.DEFERRED if intent.state == "deferred" else PublicState.QUEUED
+    return PUBLIC[state_]

@@ -1,0 +1,270 @@
+"""Prepare is the gate: whoever commits `prepared` here may write to the carrier, nobody else ever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+from sqlalchemy.orm import Session
+
+from app.carriers.base import Submission
+from app.ground.db import Rows, Statement, insertion, pipelined, rows
+from app.ground.errors import DaybookError
+from app.ground.ids import AttemptId, IntentId, Lease
+from app.ground.keys import keyed_hash, same_bytes
+from app.ledger import state
+from app.ledger.books import Books, lock_books
+from app.ledger.decide import slot_of
+from app.ledger.review import park
+from app.ledger.routes import Route, read_routes
+from app.ledger.surroundings import PAUSES, Surroundings, document_of
+from app.people.vault import open_vault_key
+from app.render import body_for, render
+from models.work import Gate
+from policy.gate import Admitted, Held, Slot, admit
+from policy.states import AttemptState
+from policy.words import Category, Reason, Verdict
+
+LEASED = """
+SELECT attempt_id, intent_id FROM outbox
+WHERE attempt_id = ANY(%(ids)s::uuid[]) AND lease = %(lease)s AND leased_until > %(now)s
+"""
+
+LOCK_GATES = """
+SELECT tenant_id, address_hash, slots, suppressed_at FROM gate
+WHERE (tenant_id, address_hash) IN (SELECT * FROM unnest(%(tenants)s::uuid[], %(hashes)s::bytea[]))
+ORDER BY tenant_id, address_hash FOR UPDATE
+"""
+
+# Read after the locks, so that nothing here is older than what they guard.
+FACTS = """
+SELECT o.attempt_id, o.gate_seen_at, d.id AS decision_id, d.verdict, d.valid_until, p.document, c.sealed_address,
+       k.id AS key_id, k.wrapped_key, e.payload, t.bodies, t.default_locale
+FROM outbox o
+JOIN decision d ON d.id = o.decision_id
+JOIN intent i ON i.id = o.intent_id
+JOIN event e ON e.id = i.event_id
+JOIN contact c ON c.id = i.contact_id
+JOIN person_key k ON k.id = c.person_key_id
+JOIN template_version t ON t.tenant_id = e.tenant_id AND t.name = e.template_name AND t.version = e.template_version
+LEFT JOIN policy_version p ON p.id = d.policy_version_id
+WHERE o.attempt_id = ANY(%(ids)s::uuid[])
+"""
+
+TAKE_SLOTS = """
+UPDATE gate g SET slots = g.slots || n.slots, changed_at = %(now)s
+FROM unnest(%(tenants)s::uuid[], %(hashes)s::bytea[], %(slots)s::jsonb[]) AS n (tenant_id, address_hash, slots)
+WHERE g.tenant_id = n.tenant_id AND g.address_hash = n.address_hash
+"""
+
+TAKE_OUT = "DELETE FROM outbox WHERE attempt_id = ANY(%(ids)s::uuid[])"
+
+# Back to be decided again: the next claim sees the facts that held it, and writes them down.
+PUT_BACK = """
+UPDATE outbox SET lease = NULL, leased_until = NULL, lost_lease_count = 0, due_at = %(now)s
+WHERE attempt_id = ANY(%(ids)s::uuid[]) AND lease = %(lease)s
+"""
+
+# What a worker may need from the end of H until its answer is stored: read time-outs fit inside H,
+# so an answer that comes later than this is that of a process which stopped in between.
+ANSWER_WITHIN: Final = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """An attempt whose `prepared` is about to be committed: what to send, where, and until when."""
+
+    attempt_id: AttemptId
+    intent_id: IntentId
+    route: Route
+    submission: Submission
+    deadline: float
+    """CLOCK_BOOTTIME in seconds; nothing is written to the carrier after it."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What prepare made of a few leased attempts."""
+
+    handoffs: list[Handoff] = field(default_factory=list)
+    put_back: dict[UUID, Reason] = field(default_factory=dict)
+    parked: set[UUID] = field(default_factory=set)
+
+
+def prepare(
+    session: Session, attempt_ids: Sequence[AttemptId], *, lease: Lease, handoff_for: timedelta, boottime: float, now: datetime
+) -> Prepared:
+    """Admit leased attempts, put the held ones back, park those that cannot be rendered.
+
+    `boottime` was read before `now`: a deadline counted from it never lies later than one counted from `now`.
+    """
+    leased = rows(session, LEASED, ids=sorted(attempt_ids), lease=lease, now=now)
+    if not leased:
+        return Prepared()
+    books = lock_books(session, [row.intent_id for row in leased])
+    ours = [
+        row.attempt_id for row in leased if (o := books.outbox.get(row.attempt_id)) and o.lease == lease and o.leased_until > now
+    ]
+    gates, facts, pauses = _lock_gates_and_read(session, books, ours, now=now)
+    routes = read_routes(session, {books.attempts[i].route_id for i in ours})
+    page = _Page(books, gates, facts, Surroundings({}, {}, {}, {}, pauses), routes, lease, handoff_for, boottime, now)
+    for attempt_id in sorted(ours):
+        page.judge(attempt_id)
+    page.write(session)
+    return page.result
+
+
+def _lock_gates_and_read(
+    session: Session, books: Books, attempt_ids: Sequence[UUID], *, now: datetime
+) -> tuple[dict[tuple[UUID, bytes], Any], dict[UUID, Any], dict[UUID, Rows]]:
+    intents = [books.intents[books.attempts[i].intent_id] for i in attempt_ids]
+    keys = sorted({(i.tenant_id, bytes(i.gate_hash)) for i in intents})
+    hash_key_id = keyed_hash("gate", b"").key_id
+    new = [
+        {"tenant_id": t, "address_hash": h, "hash_key_id": hash_key_id, "slots": {}, "suppressed_at": None, "changed_at": now}
+        for t, h in keys
+    ]
+    statements: list[Statement] = [
+        (LOCK_GATES, {"tenants": [k[0] for k in keys], "hashes": [k[1] for k in keys]}),
+        (FACTS, {"ids": sorted(attempt_ids)}),
+        (PAUSES, {"tenants": sorted({k[0] for k in keys})}),
+    ]
+    if new:
+        statements.insert(0, insertion(Gate, new, tail="ON CONFLICT DO NOTHING"))
+    gates, facts, pauses = pipelined(session, statements)[-3:]
+    by_tenant: dict[UUID, Rows] = {}
+    for pause in pauses:
+        by_tenant.setdefault(pause.tenant_id, []).append(pause)
+    return {(g.tenant_id, bytes(g.address_hash)): g for g in gates}, {f.attempt_id: f for f in facts}, by_tenant
+
+
+@dataclass(slots=True)
+class _Page:
+    """A few attempts being judged in order; each sees the slots that those before it took."""
+
+    books: Books
+    gates: dict[tuple[UUID, bytes], Any]
+    facts: dict[UUID, Any]
+    around: Surroundings
+    routes: Any
+    lease: Lease
+    handoff_for: timedelta
+    boottime: float
+    now: datetime
+    result: Prepared = field(default_factory=Prepared)
+    beginnings: list[state.Beginning] = field(default_factory=list)
+    slots: dict[tuple[UUID, bytes], dict[str, Any]] = field(default_factory=dict)
+    broken: dict[UUID, Reason] = field(default_factory=dict)
+
+    def judge(self, attempt_id: UUID) -> None:
+        """Admit one attempt, or say why it goes back."""
+        attempt, facts = self.books.attempts[attempt_id], self.facts[attempt_id]
+        intent = self.books.intents[attempt.intent_id]
+        gate_key = (intent.tenant_id, bytes(intent.gate_hash))
+        if held := self._held(attempt, intent, facts):
+            self.result.put_back[attempt_id] = held
+            return
+        match self._admit(intent, facts, gate_key):
+            case Held(reason=reason):
+                self.result.put_back[attempt_id] = reason
+            case Admitted(slot=slot):
+                self._begin(attempt, intent, facts, slot)
+
+    def _begin(self, attempt: Any, intent: Any, facts: Any, slot: Slot) -> None:  # noqa: ANN401 - rows
+        route = self.routes[attempt.route_id]
+        attempt_id = attempt.id
+        try:
+            submission = self._render(attempt, intent, facts)
+        except DaybookError:
+            # The vault or the template refuses this row; the others go on. The review names it.
+            self.broken[attempt_id] = Reason.ARTIFACT_MISMATCH
+            return
+        gate_key = (intent.tenant_id, bytes(intent.gate_hash))
+        self.slots.setdefault(gate_key, {})[intent.category] = _slot_json(slot, attempt_id)
+        ends_at = min(self.now + self.handoff_for, facts.valid_until or intent.expires_at, intent.expires_at)
+        self.beginnings.append(
+            state.Beginning(
+                AttemptId(attempt_id),
+                facts.decision_id,
+                self.now + self.handoff_for + ANSWER_WITHIN,
+                self.now + route.horizon_for,
+            )
+        )
+        deadline = self.boottime + (ends_at - self.now).total_seconds()
+        self.result.handoffs.append(Handoff(AttemptId(attempt_id), IntentId(intent.id), route, submission, deadline))
+
+    def _held(self, attempt: Any, intent: Any, facts: Any) -> Reason | None:  # noqa: ANN401 - rows
+        outbox = self.books.outbox[attempt.id]
+        if attempt.state != AttemptState.QUEUED or intent.closed_at is not None or intent.close_requested_at is not None:
+            return Reason.CANCELLED
+        if intent.expires_at <= self.now:
+            return Reason.EXPIRED
+        if facts.verdict != Verdict.ALLOW or (facts.valid_until is not None and facts.valid_until <= self.now):
+            return Reason.OUTSIDE_WINDOW
+        if self.around.is_stopped(intent.tenant_id, attempt.route_id):
+            return Reason.ROUTE_STOPPED
+        if self.around.is_paused(intent.tenant_id, lane=outbox.lane, category=intent.category):
+            return Reason.PAUSED
+        return None
+
+    def _admit(self, intent: Any, facts: Any, gate_key: tuple[UUID, bytes]) -> Admitted | Held:  # noqa: ANN401 - rows
+        gate = self.gates[gate_key]
+        slots = {**gate.slots, **self.slots.get(gate_key, {})}
+        rules = document_of(facts.document).categories[Category(intent.category)]
+        return admit(
+            business_key=intent.business_key,
+            cooldown=rules.cooldown,
+            slot=slot_of(slots, intent.category),
+            suppressed_at=gate.suppressed_at,
+            seen_suppressed_at=facts.gate_seen_at,
+            now=self.now,
+        )
+
+    def _render(self, attempt: Any, intent: Any, facts: Any) -> Submission:  # noqa: ANN401 - rows
+        key = open_vault_key(facts.key_id, facts.wrapped_key)
+        payload = key.open(facts.payload)
+        text = body_for(facts.bodies, locale=payload["locale"], default_locale=facts.default_locale)
+        body = render(text, payload["data"])
+        if not same_bytes(keyed_hash("body", body.encode()).digest, bytes(attempt.body_hash)):
+            raise ArtifactMismatch("the text is not the one that was accepted")
+        address: str = key.open(facts.sealed_address)
+        return Submission(attempt.attempt_key, address, body, intent.expires_at - self.now)
+
+    def write(self, session: Session) -> None:
+        """Write the page: begin and take out what was admitted, put back what was held, park what is broken."""
+        if self.beginnings:
+            begun = state.begin(session, self.beginnings, lease=self.lease, now=self.now)
+            if len(begun) != len(self.beginnings):
+                raise state.LockBroken("an attempt changed its state under our lock")
+            keys = sorted(self.slots)
+            take = taken_slots(keys, self.slots, now=self.now)
+            pipelined(session, [take, (TAKE_OUT, {"ids": sorted(begun)})])
+        if self.result.put_back:
+            rows(session, PUT_BACK, ids=sorted(self.result.put_back), lease=self.lease, now=self.now)
+        if self.broken:
+            park(session, self.books, self.broken, now=self.now)
+            self.result.parked = set(self.broken)
+
+
+class ArtifactMismatch(DaybookError):
+    """The text rendered now is not the one that was counted, decided on and hashed at acceptance."""
+
+
+def taken_slots(
+    keys: Sequence[tuple[UUID, bytes]], slots: dict[tuple[UUID, bytes], dict[str, Any]], *, now: datetime
+) -> Statement:
+    """Write the slots that a page took, one update per gate."""
+    return TAKE_SLOTS, {
+        "tenants": [k[0] for k in keys],
+        "hashes": [k[1] for k in keys],
+        "slots": [Jsonb(slots[k]) for k in keys],
+        "now": now,
+    }
+
+
+def _slot_json(slot: Slot, attempt_id: UUID) -> dict[str, str]:
+    return {"business_key": slot.business_key, "attempt_id": str(attempt_id), "until": slot.until.isoformat()}

@@ -1,0 +1,76 @@
+"""Open questions that only a person may settle, and the parking of rows that nobody may claim meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from app.ground.db import insertion, pipelined, rows
+from app.ground.ids import new_id
+from app.ledger.books import Books
+from app.ledger.transition import Change, record
+from models.work import Review
+from policy.states import PublicState
+from policy.words import Reason
+
+# One open review per attempt: a second cause of doubt finds the first question still open.
+ONCE = "ON CONFLICT (attempt_id) WHERE settled_at IS NULL DO NOTHING"
+
+PARK = """
+UPDATE outbox o SET due_at = 'infinity', lease = NULL, leased_until = NULL, reason = n.reason
+FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS n (id, reason)
+WHERE o.attempt_id = n.id
+"""
+
+
+def open_reviews(session: Session, books: Books, causes: Mapping[UUID, str], *, now: datetime) -> None:
+    """Open a review for each of these locked attempts (attempt id -> cause)."""
+    new = []
+    for attempt_id, cause in sorted(causes.items()):
+        attempt = books.attempts[attempt_id]
+        new.append(
+            {
+                "id": new_id(),
+                "tenant_id": attempt.tenant_id,
+                "event_id": attempt.event_id,
+                "intent_id": attempt.intent_id,
+                "attempt_id": attempt_id,
+                "route_id": attempt.route_id,
+                "cause": cause,
+                "opened_at": now,
+                "settled_at": None,
+                "settled_as": None,
+            }
+        )
+    if new:
+        pipelined(session, [insertion(Review, new, tail=ONCE)])
+
+
+def park(session: Session, books: Books, causes: Mapping[UUID, Reason], *, now: datetime) -> None:
+    """Keep these queued attempts in the outbox, due never, and ask a person."""
+    ids: Sequence[UUID] = sorted(causes)
+    rows(session, PARK, ids=ids, reasons=[causes[i].value for i in ids])
+    open_reviews(session, books, dict(causes), now=now)
+    record(session, [_change(books, i, causes[i]) for i in ids], now=now)
+
+
+def _change(books: Books, attempt_id: UUID, reason: Reason) -> Change:
+    attempt = books.attempts[attempt_id]
+    intent = books.intents[attempt.intent_id]
+    return Change(
+        intent_id=intent.id,
+        attempt_id=attempt_id,
+        event_id=intent.event_id,
+        tenant_id=intent.tenant_id,
+        recipient_ref=intent.recipient_ref,
+        n=books.next_n(intent.id),
+        from_state=PublicState.DEFERRED if intent.state == "deferred" else PublicState.QUEUED,
+        state=PublicState.DEFERRED,
+        reason=reason,
+        next_at=None,
+        cause="dispatch",
+        cause_id=None,
+    )

@@ -1,0 +1,152 @@
+"""What decisions about a page look at: policy in force, routes, suppressions, gates; read set-based."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from app.ground.db import Rows, Statement
+from app.ground.errors import DaybookError
+from policy.document import Document, parse
+from policy.facts import Suppression
+from policy.words import Category
+
+POLICIES = """
+SELECT id, tenant_id, name, version, document FROM policy_version
+WHERE tenant_id = ANY(%(tenants)s::uuid[]) AND effective_from <= %(now)s
+  AND (effective_until IS NULL OR effective_until > %(now)s)
+ORDER BY effective_from DESC
+"""
+
+ROUTES = """
+SELECT id, tenant_id, channel, countries, priority FROM route
+WHERE tenant_id = ANY(%(tenants)s::uuid[]) ORDER BY priority, id
+"""
+
+# The latest act of a scope stands: a suppression that was lifted does not come back with it.
+SUPPRESSIONS = """
+SELECT * FROM (
+    SELECT DISTINCT ON (tenant_id, address_hash, channel, category)
+           id, tenant_id, address_hash, channel, category, act, source, at
+    FROM suppression
+    WHERE (tenant_id, address_hash) IN (SELECT * FROM unnest(%(gate_tenants)s::uuid[], %(hashes)s::bytea[]))
+    ORDER BY tenant_id, address_hash, channel, category, at DESC, id DESC
+) latest
+WHERE act = 'suppress'
+"""
+
+GATES = """
+SELECT tenant_id, address_hash, slots, suppressed_at FROM gate
+WHERE (tenant_id, address_hash) IN (SELECT * FROM unnest(%(gate_tenants)s::uuid[], %(hashes)s::bytea[]))
+"""
+
+PAUSES = """
+SELECT tenant_id, route_id, lane, category, cause FROM pause
+WHERE ended_at IS NULL AND tenant_id = ANY(%(tenants)s::uuid[])
+"""
+
+GateKey = tuple[UUID, bytes]
+
+
+class PoliciesOverlap(DaybookError):
+    """Two policy versions of a tenant are in force at once: publishing must have been by-passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """A policy version and its parsed document."""
+
+    id: UUID
+    document: Document
+
+    @property
+    def label(self) -> str:
+        """Name it as the API does: name@version."""
+        return f"{self.document.name}@{self.document.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The facts around a page of intents at one moment."""
+
+    policies: Mapping[UUID, InForce]
+    routes: Mapping[UUID, Sequence[Any]]
+    suppressions: Mapping[GateKey, Sequence[Any]]
+    gates: Mapping[GateKey, Any]
+    pauses: Mapping[UUID, Sequence[Any]] = field(default_factory=dict)
+
+    def route_for(self, tenant_id: UUID, *, channel: str, country: str | None) -> UUID | None:
+        """Choose the first route by priority that serves this channel and country."""
+        for route in self.routes.get(tenant_id, ()):
+            if route.channel == channel and (not route.countries or country in route.countries):
+                return UUID(str(route.id))
+        return None
+
+    def suppressions_of(self, gate: GateKey, *, channel: str) -> tuple[Suppression, ...]:
+        """Give the standing suppressions of an address on a channel."""
+        return tuple(
+            Suppression(str(row.id), None if row.category is None else Category(row.category), row.source, row.at)
+            for row in self.suppressions.get(gate, ())
+            if row.channel == channel
+        )
+
+    def is_paused(self, tenant_id: UUID, *, lane: str, category: str) -> bool:
+        """Say whether an operator's brake holds this lane or category of the tenant; routes apart."""
+        return any(
+            pause.route_id is None and pause.lane in {None, lane} and pause.category in {None, category}
+            for pause in self.pauses.get(tenant_id, ())
+        )
+
+    def is_stopped(self, tenant_id: UUID, route_id: UUID) -> bool:
+        """Say whether the route is stopped."""
+        return any(pause.route_id == route_id for pause in self.pauses.get(tenant_id, ()))
+
+
+def statements(tenants: Iterable[UUID], gates: Iterable[GateKey], *, now: datetime) -> list[Statement]:
+    """Give the reads that `surroundings_of` takes the rows of, for one pipelined round trip."""
+    keys = sorted(set(gates))
+    tenant = {"tenants": sorted(set(tenants)), "now": now}
+    gate = {"gate_tenants": [k[0] for k in keys], "hashes": [k[1] for k in keys]}
+    # Gates before suppressions: each statement has its own snapshot, and a suppression that commits
+    # between them is then seen without its mark on the gate, never the mark without it.
+    return [(POLICIES, tenant), (ROUTES, tenant), (GATES, gate), (SUPPRESSIONS, gate), (PAUSES, tenant)]
+
+
+def surroundings_of(results: Sequence[Rows]) -> Surroundings:
+    """Arrange the rows of `statements`; PoliciesOverlap when two versions are in force."""
+    policies, routes, gates, suppressions, pauses = results
+    in_force: dict[UUID, InForce] = {}
+    for row in policies:
+        if row.tenant_id in in_force:
+            raise PoliciesOverlap(f"tenant {row.tenant_id} has two policy versions in force: {row.name}@{row.version} is one")
+        in_force[row.tenant_id] = InForce(row.id, document_of(row.document))
+    return Surroundings(
+        policies=in_force,
+        routes=_grouped(routes, lambda r: r.tenant_id),
+        suppressions=_grouped(suppressions, lambda s: (s.tenant_id, bytes(s.address_hash))),
+        gates={(g.tenant_id, bytes(g.address_hash)): g for g in gates},
+        pauses=_grouped(pauses, lambda p: p.tenant_id),
+    )
+
+
+def document_of(stored: Mapping[str, Any]) -> Document:
+    """Parse a stored document; the same text is parsed once per process."""
+    return _parsed(orjson.dumps(stored, option=orjson.OPT_SORT_KEYS))
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: bytes) -> Document:
+    return parse(orjson.loads(text))
+
+
+def _grouped(found: Rows, key: Any) -> dict[Any, list[Any]]:  # noqa: ANN401 - a key function of any row
+    grouped: dict[Any, list[Any]] = {}
+    for row in found:
+        grouped.setdefault(key(row), []).append(row)
+    return grouped

@@ -1,0 +1,104 @@
+"""Record changes of the public state: the transition, the intent's projection, the feed's pending id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from app.ground.db import insertion, pipelined
+from app.ground.ids import new_id
+from models.ledger import Transition
+from models.work import FeedPending
+from policy.states import IntentState, PublicState
+
+# A change that does not speak for its intent (an older attempt's late word) is counted all the same.
+PROJECT = """
+UPDATE intent i
+SET transition_count = n.n, state = coalesce(n.state, i.state),
+    reason = CASE WHEN n.state IS NULL THEN i.reason ELSE n.reason END,
+    next_at = CASE WHEN n.state IS NULL THEN i.next_at ELSE n.next_at END
+FROM unnest(%(ids)s::uuid[], %(ns)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(next_ats)s::timestamptz[])
+     AS n (id, n, state, reason, next_at)
+WHERE i.id = n.id
+"""
+
+INTENT_STATES = {
+    PublicState.QUEUED: IntentState.QUEUED,
+    PublicState.DEFERRED: IntentState.DEFERRED,
+    PublicState.HANDED_OFF: IntentState.IN_FLIGHT,
+    PublicState.DELIVERED: IntentState.DELIVERED,
+    PublicState.FAILED: IntentState.FAILED,
+    PublicState.UNKNOWN: IntentState.UNKNOWN,
+    PublicState.SUPPRESSED: IntentState.SUPPRESSED,
+    PublicState.EXPIRED: IntentState.EXPIRED,
+    PublicState.CANCELLED: IntentState.CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of what the public reads about one attempt."""
+
+    intent_id: UUID
+    attempt_id: UUID
+    event_id: UUID
+    tenant_id: UUID
+    recipient_ref: str
+    n: int
+    from_state: PublicState | None
+    state: PublicState
+    reason: str | None
+    next_at: datetime | None
+    cause: str
+    """acceptance, dispatch, answer, receipt, poll, lookup, operator, reconcile."""
+    cause_id: UUID | None
+    speaks: bool = True
+    """Whether it is the intent's own state now; an older attempt's late word is not."""
+
+
+def record(session: Session, changes: Sequence[Change], *, now: datetime) -> None:
+    """Write transitions in one round trip; the caller holds the intents' locks and counted `n` under them."""
+    if not changes:
+        return
+    ours = sorted(changes, key=lambda c: (c.intent_id, c.n))
+    last = {c.intent_id: c.n for c in ours}
+    spoken = {c.intent_id: c for c in ours if c.speaks}
+    transitions = [
+        {
+            "id": new_id(),
+            "tenant_id": c.tenant_id,
+            "event_id": c.event_id,
+            "intent_id": c.intent_id,
+            "attempt_id": c.attempt_id,
+            "n": c.n,
+            "from_state": c.from_state,
+            "state": c.state,
+            "reason": c.reason,
+            "next_at": c.next_at,
+            "cause": c.cause,
+            "cause_id": c.cause_id,
+            "at": now,
+        }
+        for c in ours
+    ]
+    pending = [
+        {"transition_id": t["id"], "intent_id": c.intent_id, "n": c.n, "tenant_id": c.tenant_id, "recipient_ref": c.recipient_ref}
+        for t, c in zip(transitions, ours, strict=True)
+    ]
+    projection = {
+        "ids": list(last),
+        "ns": list(last.values()),
+        "states": [INTENT_STATES[spoken[i].state].value if i in spoken else None for i in last],
+        "reasons": [spoken[i].reason if i in spoken else None for i in last],
+        "next_ats": [spoken[i].next_at if i in spoken else None for i in last],
+    }
+    statements = [
+        (PROJECT, projection),
+        insertion(Transition, transitions),
+        insertion(FeedPending, pending),
+    ]
+    pipelined(session, statements)
