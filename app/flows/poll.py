@@ -72,6 +72,8 @@ WHERE a.id = n.id AND a.next_check_at = n.claimed_until AND a.state IN ('submitt
 CLAIMED_FOR: Final = timedelta(seconds=60)
 # Carriers' clocks and ours differ by seconds, their queues by a minute or two.
 CLOCK_SLACK: Final = timedelta(minutes=5)
+# No carrier lists fewer than this on one page: a shorter list is all there is.
+LISTED_WHOLE: Final = 50
 SIDE_BY_SIDE: Final = 8
 
 CarrierOf = Callable[[RouteSettings], Carrier]
@@ -147,12 +149,15 @@ def _look_up(attempt: Any, route: Route, carrier: Carrier) -> Answer:  # noqa: A
     log.info("look_up", attempt_id=str(attempt.id), alike=len(alike), free=len(free), rivals=rivals)
     if len(free) == 1 and not rivals:
         return Answer(attempt, free[0].report, Source.LOOKUP)
-    return Answer(attempt, not_found=not free and not rivals)
+    # A full page may hide an older message behind newer ones.
+    whole = len(listed) < LISTED_WHOLE or min(c.created_at for c in listed) < since
+    return Answer(attempt, not_found=whole and not free and not rivals)
 
 
 def _is_alike(found: Candidate, attempt: Any, route: Route, since: datetime, until: datetime) -> bool:  # noqa: ANN401
     same_text = same_bytes(keyed_hash("body", found.body.encode()).digest, bytes(attempt.body_hash))
-    return same_text and found.sender == route.settings.sender and since <= found.created_at <= until
+    senders = {route.settings.sender, route.settings.settings.get("messaging_service_sid")}
+    return same_text and found.sender in senders and since <= found.created_at <= until
 
 
 def _claims(

@@ -78,6 +78,13 @@ def engine() -> Engine:
     return _engine_of(os.getpid())
 
 
+def forget_engine() -> None:
+    """Drop engines inherited over a fork without closing their connections, which are the parent's."""
+    # Keys are pids, so the parent's engine is never used here; psycopg closes no connection that
+    # another process opened.
+    _engine_of.cache_clear()
+
+
 def transact(work: Callable[[Tx], T]) -> T:
     """Run `work` in one transaction and commit; run it again after a deadlock or a lost race.
 

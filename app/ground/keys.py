@@ -44,9 +44,9 @@ class NewApiKey:
     secret_hash: bytes = field(repr=False)
 
 
-def new_api_key(key_id: UUID) -> NewApiKey:
-    """Make an API key for an id."""
-    secret = secrets.token_bytes(32)
+def new_api_key(key_id: UUID, secret: bytes | None = None) -> NewApiKey:
+    """Make an API key for an id, of a random secret unless one is given (32 bytes)."""
+    secret = secret or secrets.token_bytes(32)
     text = f"{KEY_PREFIX}_{key_id.hex}_{base64.urlsafe_b64encode(secret).decode().rstrip('=')}"
     return NewApiKey(key_id, text, hashlib.sha256(secret).digest())
 

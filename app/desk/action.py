@@ -1,0 +1,32 @@
+"""Write down what a person did, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from app.ground.db import insertion, pipelined
+from app.ground.ids import new_id
+from models.desk import OperatorAction
+
+
+def record_action(
+    session: Session, *, tenant_id: UUID, actor: str, verb: str, subject: Mapping[str, Any], reason: str, now: datetime
+) -> UUID:
+    """Keep one operator action; return its id, the cause of what follows."""
+    action_id = new_id()
+    row = {
+        "id": action_id,
+        "tenant_id": tenant_id,
+        "actor": actor,
+        "verb": verb,
+        "subject": dict(subject),
+        "reason": reason,
+        "at": now,
+    }
+    pipelined(session, [insertion(OperatorAction, [row])])
+    return action_id

@@ -1,0 +1,52 @@
+"""Cancel an event: what is still ours stops, what was handed off is told of, per channel. Repeating answers the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from app.desk.action import record_action
+from app.ground.db import rows
+from app.ground.errors import DaybookError
+from app.ledger.books import lock_books
+from app.ledger.close import cancel_intents
+from app.ledger.view import EventView, IntentView, read_events
+from policy.states import PublicState
+
+INTENTS = "SELECT id FROM intent WHERE tenant_id = %(tenant)s AND event_id = %(event)s"
+
+
+class NoSuchEvent(DaybookError):
+    """The tenant has no event of this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """How the event stands after the cancel; `handed_off` names the channels that had left already."""
+
+    event: EventView
+    handed_off: tuple[IntentView, ...]
+
+
+def cancel_event(session: Session, *, tenant_id: UUID, event_id: UUID, actor: str, now: datetime) -> Cancelled:
+    """Cancel an event's intents; NoSuchEvent when the tenant has none of this id.
+
+    Linearizable: the intents' locks put it before or after any handoff, and what it answers is what
+    they say under those locks.
+    """
+    if event_id not in read_events(session, tenant_id=tenant_id, event_ids=[event_id]):
+        raise NoSuchEvent("no such event")
+    ids = [row.id for row in rows(session, INTENTS, tenant=tenant_id, event=event_id)]
+    books = lock_books(session, ids)
+    still_open = [i for i in ids if books.intents[i].closed_at is None and books.intents[i].close_requested_at is None]
+    if still_open:
+        action_id = record_action(
+            session, tenant_id=tenant_id, actor=actor, verb="cancel", subject={"event_id": str(event_id)}, reason="", now=now
+        )
+        cancel_intents(session, books, still_open, cause_id=action_id, now=now)
+    event = read_events(session, tenant_id=tenant_id, event_ids=[event_id])[event_id]
+    before = {PublicState.QUEUED, PublicState.DEFERRED, PublicState.CANCELLED, PublicState.SUPPRESSED, PublicState.EXPIRED}
+    return Cancelled(event, tuple(i for i in event.intents if not i.joined and (i.state not in before or i.close_request)))

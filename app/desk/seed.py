@@ -1,0 +1,84 @@
+"""Seed a development tenant: keys, a simulator route, a published template, the sample policy. Repeatable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from app.desk.configure import (
+    NewRoute,
+    NewTemplate,
+    add_key,
+    add_route,
+    add_tenant,
+    find_tenant,
+    publish_template,
+    store_policy,
+)
+from app.ground.db import rows
+
+TENANT: Final = "demo"
+KEYS: Final = {
+    "seeded": ("events:write", "events:read", "history:read"),
+    "seeded-operator": ("events:read", "history:read", "operator"),
+}
+ROUTES = "SELECT settings ->> 'base_url' AS base_url, receipt_url, priority FROM route WHERE tenant_id = %(tenant)s"
+TEMPLATES = "SELECT 1 FROM template_version WHERE tenant_id = %(tenant)s AND name = %(name)s"
+POLICIES = "SELECT 1 FROM policy_version WHERE tenant_id = %(tenant)s"
+
+TEMPLATE = NewTemplate(
+    name="class-opening",
+    category="transactional",
+    variables=["class"],
+    bodies={"en": "A seat opened in {{ class }}. Open the app to book it."},
+    default_locale="en",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    """What a person needs to try the seeded tenant."""
+
+    tenant: str
+    api_key: str = field(repr=False)
+    operator_key: str = field(repr=False)
+
+
+def seed(session: Session, *, policy: Mapping[str, Any], route: NewRoute, public_url: str, now: datetime) -> Seeded:
+    """Make what is missing of the development tenant; what is there stays."""
+    tenant_id = find_tenant(session, name=TENANT) or add_tenant(session, name=TENANT, now=now)
+    keys = [
+        add_key(session, tenant_id=tenant_id, name=name, scopes=scopes, derived=True, now=now) for name, scopes in KEYS.items()
+    ]
+    if not rows(session, POLICIES, tenant=tenant_id):
+        store_policy(session, tenant_id=tenant_id, raw=policy, now=now)
+    if not rows(session, TEMPLATES, tenant=tenant_id, name=TEMPLATE.name):
+        publish_template(session, tenant_id=tenant_id, template=TEMPLATE, now=now)
+    _seed_route(session, tenant_id, route, public_url, now)
+    return Seeded(TENANT, *keys)
+
+
+def _seed_route(session: Session, tenant_id: UUID, route: NewRoute, public_url: str, now: datetime) -> None:
+    """Routes are immutable: when the simulator or we moved, a new route goes before the old ones."""
+    found = rows(session, ROUTES, tenant=tenant_id)
+    here = [r for r in found if r.base_url == route.settings["base_url"] and r.receipt_url.startswith(public_url + "/")]
+    if here:
+        return
+    name = route.name if not found else f"{route.name}-{len(found) + 1}"
+    priority = min((r.priority for r in found), default=route.priority + 1) - 1
+    moved = NewRoute(
+        name=name,
+        carrier=route.carrier,
+        sender=route.sender,
+        settings=route.settings,
+        credentials=route.credentials,
+        rate_per_second=route.rate_per_second,
+        burst_count=route.burst_count,
+        priority=priority,
+    )
+    add_route(session, tenant_id=tenant_id, route=moved, public_url=public_url, now=now)

@@ -1,0 +1,18 @@
+"""Clear what nobody answered: deadlines, horizons, waiting receipts, expired intents."""
+
+from __future__ import annotations
+
+from app.flows.reconcile.deadlines import put_in_doubt
+from app.flows.reconcile.expiry import expire_page
+from app.flows.reconcile.horizons import reach_horizons
+from app.flows.reconcile.receipts import observe_waiting
+from tasks.celery import celery
+
+
+@celery.task(name="reconcile")  # type: ignore[untyped-decorator]  # celery is untyped
+def reconcile(**_: object) -> None:
+    """Ask each sweep for a page."""
+    put_in_doubt()
+    observe_waiting()
+    reach_horizons()
+    expire_page()
