@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from celery import Celery
 from celery.signals import setup_logging, worker_process_init, worker_ready
-from kombu import Queue
+from kombu.entity import Queue
 
 from app.ground.config import settings
 from app.ground.db import forget_engine
@@ -34,10 +34,9 @@ SCHEDULE: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
     "floors": ("floors", 60.0, {}),
 }
 
-celery = Celery(
-    "daybook",
-    include=["tasks.dispatch", "tasks.handoff", "tasks.poll", "tasks.reconcile", "tasks.inlet", "tasks.feed", "tasks.heartbeat"],
-)
+TASKS: Final = ("dispatch", "handoff", "poll", "reconcile", "inlet", "feed", "heartbeat")
+
+celery = Celery("daybook", include=[f"tasks.{module}" for module in TASKS])
 celery.conf.update(
     broker_url=settings().broker_url,
     broker_connection_retry_on_startup=True,
@@ -50,7 +49,7 @@ celery.conf.update(
         "socket_connect_timeout": 3,
         "socket_keepalive": True,
     },
-    task_queues=[Queue(lane.value) for lane in Lane] + [Queue(SWEEPS)],
+    task_queues=[Queue(name) for name in (*Lane, SWEEPS)],  # type: ignore[no-untyped-call]  # kombu is untyped
     task_default_queue=SWEEPS,
     task_acks_late=True,
     task_reject_on_worker_lost=True,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
 from app.ground.config import settings
-from app.ground.db import rows, transact
+from app.ground.db import Tx, rows, transact
 from app.ground.ids import AttemptId, Lease
 from app.ledger.books import claim_books
 from app.ledger.redecide import redecide
@@ -83,7 +84,8 @@ def dispatch(lane: Lane) -> list[Page]:
     for route in routes:
         room = _room(route.rate_per_second, route.leased_count)
         if room > 0:
-            pages += transact(lambda tx, r=route, n=room: _claim(tx.session, lane=lane, route_id=r.id, limit=n, now=tx.now))  # type: ignore[misc]  # mypy cannot infer lambda defaults
+            claim = partial(_claim, lane=lane, route_id=route.id, limit=room)
+            pages += transact(claim)
     return pages
 
 
@@ -93,7 +95,8 @@ def _room(rate_per_second: int, leased_count: int) -> int:
     return min(settings().dispatch_page_count, int(rate_per_second * third) - leased_count)
 
 
-def _claim(session: Session, *, lane: Lane, route_id: UUID, limit: int, now: datetime) -> list[Page]:
+def _claim(tx: Tx, *, lane: Lane, route_id: UUID, limit: int) -> list[Page]:
+    session, now = tx.session, tx.now
     found = rows(session, CANDIDATES, lane=lane, route=route_id, now=now, limit=limit)
     if not found:
         return []

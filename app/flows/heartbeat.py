@@ -8,7 +8,8 @@ from typing import Final
 from app.ground.db import rows, transact
 
 BEAT = """
-INSERT INTO heartbeat (name, at) VALUES ('beat', %(now)s) ON CONFLICT (name) DO UPDATE SET at = greatest(heartbeat.at, excluded.at)
+INSERT INTO heartbeat (name, at) VALUES ('beat', %(now)s) ON CONFLICT (name) DO UPDATE
+SET at = greatest(heartbeat.at, excluded.at)
 """
 IS_SILENT = "SELECT coalesce((SELECT at FROM heartbeat WHERE name = 'beat') < %(before)s, true) AS silent"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -43,7 +44,7 @@ NOBODY: Final = UUID(int=0)
 def take_inlet() -> int:
     """Accept a page of the inlet; return how many rows are done."""
     try:
-        return transact(lambda tx: _take(tx, PAGE, after=0))
+        return transact(partial(_take, limit=PAGE, after=0))
     except (DBAPIError, PsycopgError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         if not isinstance(cause, DataError | IntegrityError):
@@ -57,10 +58,10 @@ def _one_by_one() -> int:
     waiting = transact(lambda tx: [row.id for row in rows(tx.session, CLAIM, limit=PAGE, after=0)])
     for inlet_id in waiting:
         try:
-            transact(lambda tx, i=inlet_id: _take(tx, 1, after=i - 1))  # type: ignore[misc]  # mypy cannot infer lambda defaults
+            transact(partial(_take, limit=1, after=inlet_id - 1))
         except (DataError, IntegrityError, DBAPIError) as error:
             log.error("inlet_poison", inlet_id=inlet_id, cause=type(error).__name__)
-            transact(lambda tx, i=inlet_id: _refuse_poison(tx, i))  # type: ignore[misc]  # as above
+            transact(partial(_refuse_poison, inlet_id=inlet_id))
     return len(waiting)
 
 
@@ -69,7 +70,7 @@ def _refuse_poison(tx: Tx, inlet_id: int) -> None:
         _refuse(tx, row, [Problem("refused_by_ledger", "the ledger cannot keep this request")])
 
 
-def _take(tx: Tx, limit: int, *, after: int) -> int:
+def _take(tx: Tx, *, limit: int, after: int) -> int:
     found = rows(tx.session, CLAIM, limit=limit, after=after)
     by_tenant: dict[UUID, list[tuple[Any, NewEvent]]] = {}
     for row in found:

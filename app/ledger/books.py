@@ -15,8 +15,8 @@ from app.ground.db import Rows, pipelined, rows
 # what is read here is what is locked. NO KEY UPDATE: an insert that refers to the intent may pass,
 # an acceptance that joins it (FOR SHARE) may not.
 LOCK_INTENTS = """
-SELECT id, event_id, tenant_id, business_key, channel, category, recipient_ref, contact_id, gate_hash, expires_at, accepted_at,
-       state, reason, next_at, transition_count, holds_key, close_requested_at, close_request, closed_at
+SELECT id, event_id, tenant_id, business_key, channel, category, recipient_ref, contact_id, gate_hash, declared_zone,
+       expires_at, accepted_at, state, reason, next_at, transition_count, holds_key, close_requested_at, close_request, closed_at
 FROM intent WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE
 """
 
