@@ -17,19 +17,21 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 @click.command()
-def up() -> None:
+@click.option("--state", type=click.Path(file_okay=False, path_type=Path), help="Keep data, logs and keys here, not in .daybook.")
+def up(state: Path | None) -> None:
     """Run servers, web, workers, beat, Flower and a simulated carrier until Ctrl-C.
 
     DATABASE_URL, REDIS_URL and BROKER_URL are used where they are set; what is not set is started here.
     Data, logs and keys stay in .daybook, so that the next run finds them again.
     """
     try:
-        Supervisor(CHECKOUT, os.environ, say=partial(click.echo, err=True)).run(announce)
+        supervisor = Supervisor(CHECKOUT, os.environ, folder=state, say=partial(click.echo, err=True))
+        supervisor.run(partial(announce, logs=supervisor.state.logs))
     except DaybookError as error:
         raise click.ClickException(str(error)) from error
 
 
-def announce(ready: Ready) -> None:
+def announce(ready: Ready, *, logs: Path) -> None:
     """Say where everything is, and how to try it."""
     event = {
         "type": "class.opening",
@@ -47,7 +49,7 @@ Daybook is up.
   simulator  {ready.simulator_url}
   Flower     {ready.flower_url}
   key        {ready.api_key}
-  logs       {CHECKOUT / ".daybook" / "logs"}
+  logs       {logs}
 
 Post an event:
 

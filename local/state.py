@@ -44,10 +44,10 @@ class State:
     folder: Path
 
     @classmethod
-    def of(cls, checkout: Path) -> State:
-        """Make the state folder of a checkout, or find it again."""
-        folder = checkout / ".daybook"
-        folder.mkdir(mode=0o700, exist_ok=True)
+    def of(cls, checkout: Path, folder: Path | None = None) -> State:
+        """Make the state folder of a checkout, or find it again; `folder` puts it elsewhere."""
+        folder = folder or checkout / ".daybook"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid != os.geteuid():
             raise FolderNotOurs(f"{folder} belongs to another user: run as that user, or move the folder away")
         for name in ("logs", "run"):
@@ -71,7 +71,7 @@ class State:
         if os.geteuid() != 0:
             pointer.mkdir(mode=0o700, exist_ok=True)
             return pointer.resolve()
-        target = system_folder() / hashlib.sha256(str(self.folder.parent.resolve()).encode()).hexdigest()[:16]
+        target = system_folder() / hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
         target.mkdir(mode=0o755, exist_ok=True)
         # A copied checkout brings its original's pointer along; each must keep to its own servers.
         if pointer.resolve() != target:
@@ -113,7 +113,7 @@ class State:
             except BlockingIOError:
                 file.seek(0)
                 holder = file.read().strip() or "unknown"
-                raise AlreadyUp(f"Daybook is already up for {self.folder.parent} (pid {holder}); stop that one first") from None
+                raise AlreadyUp(f"Daybook is already up in {self.folder} (pid {holder}); stop that one first") from None
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()

@@ -62,9 +62,11 @@ class Ready:
 class Supervisor:
     """One run of everything, for one checkout."""
 
-    def __init__(self, checkout: Path, environ: Mapping[str, str], *, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, checkout: Path, environ: Mapping[str, str], *, folder: Path | None = None, say: Callable[[str], None]
+    ) -> None:
         self.checkout = checkout
-        self.state = State.of(checkout)
+        self.state = State.of(checkout, folder)
         self.env = dict(environ)
         self.say = say
         self.signals = Signals()
@@ -211,7 +213,8 @@ class Supervisor:
             raise StepFailed("`daybook seed --json` did not end with an object that has api_key and operator_key") from error
 
     def _start_processes(self) -> None:
-        simulator = [sys.executable, "-m", "cli", "simulator", "--port", self.env["SIMULATOR_PORT"]]
+        book = str(self.state.folder / "simulator.jsonl")
+        simulator = [sys.executable, "-m", "cli", "simulator", "--port", self.env["SIMULATOR_PORT"], "--state", book]
         commands = {"simulator": simulator}
         for name, line in read_procfile(self.checkout / "Procfile").items():
             commands[name] = ["/bin/sh", "-c", line]

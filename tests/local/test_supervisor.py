@@ -185,7 +185,7 @@ def test_a_second_up_for_the_same_folder_says_so_and_leaves_the_first_alone(chec
     first.stop()
 
     assert code == 1
-    assert f"already up for {checkout} (pid {first.process.pid})" in second.output.read_text()
+    assert f"already up in {checkout / '.daybook'} (pid {first.process.pid})" in second.output.read_text()
     assert still
 
 
