@@ -11,10 +11,11 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
+import orjson
 from psycopg import Error as PsycopgError
 from psycopg import InterfaceError, OperationalError, errors
 from psycopg.rows import namedtuple_row
-from psycopg.types.json import Jsonb
+from psycopg.types.json import Jsonb, set_json_dumps, set_json_loads
 from sqlalchemy import Engine, Table, create_engine
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
@@ -23,6 +24,9 @@ from sqlalchemy.orm import Session
 from app.ground.config import settings
 from app.ground.errors import DaybookError
 from models.base import Base
+
+set_json_loads(orjson.loads)
+set_json_dumps(orjson.dumps)
 
 T = TypeVar("T")
 Rows = list[Any]

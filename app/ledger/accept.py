@@ -149,7 +149,7 @@ def _read(session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, so
         tenant_id=tenant_id,
         source=source,
         now=now,
-        around=surroundings_of(found[5:]),
+        around=surroundings_of(session, found[5:]),
         events={(e.key_given, e.key): e for e in events},
         templates=by_name,
         keys={k.name: open_vault_key(k.id, k.wrapped_key) for k in keys if k.wrapped_key is not None},

@@ -17,11 +17,11 @@ from app.ground.ids import AttemptId, new_id
 from app.ledger.books import Books
 from app.ledger.close import CLEAR_OUTBOX, end_intents
 from app.ledger.open import attempt_row
+from app.ledger.policies import read_policies
 from app.ledger.review import open_reviews
 from app.ledger.routes import Route, read_routes
 from app.ledger.state import Application
 from app.ledger.state import close as close_attempts
-from app.ledger.surroundings import document_of
 from app.ledger.transition import Change, record
 from app.people.suppress import suppress
 from models.ledger import Attempt
@@ -34,7 +34,7 @@ from policy.states import HANDED_OFF, PUBLIC, AttemptState, Judgement, PublicSta
 from policy.words import LANES, Category, ErrorClass, Reason, Source
 
 PINNED = """
-SELECT a.id, p.document FROM attempt a JOIN decision d ON d.id = a.decision_id JOIN policy_version p ON p.id = d.policy_version_id
+SELECT a.id, d.policy_version_id FROM attempt a JOIN decision d ON d.id = a.decision_id
 WHERE a.id = ANY(%(ids)s::uuid[])
 """
 
@@ -153,9 +153,16 @@ class Desk:
         asking = [i for i, h in self.heard.items() if h.state in {AttemptState.FAILED, AttemptState.UNKNOWN} and h.applied]
         if not asking:
             return {}
-        found = {row.id: document_of(row.document) for row in rows(self.session, PINNED, ids=sorted(asking))}
-        category = {i: Category(self.books.intents[self.heard[i].attempt.intent_id].category) for i in found}
-        return {i: document.categories[category[i]] for i, document in found.items()}
+        return self._rules_of(asking)
+
+    def _rules_of(self, attempt_ids: Sequence[UUID]) -> dict[UUID, CategoryRules]:
+        pinned = {row.id: row.policy_version_id for row in rows(self.session, PINNED, ids=sorted(attempt_ids))}
+        policies = read_policies(self.session, pinned.values())
+        return {
+            i: policies[version].document.categories[Category(self.books.intents[self.books.attempts[i].intent_id].category)]
+            for i, version in pinned.items()
+            if version in policies
+        }
 
     def state_of(self, attempt: Any) -> AttemptState:  # noqa: ANN401 - a locked row
         """Give an attempt's state as it is now."""
@@ -388,9 +395,7 @@ class Desk:
         """Follow the rule for an attempt in doubt that reached its horizon, unless a later one goes on."""
         intent = self.books.intents[attempt.intent_id]
         if intent.closed_at is None and self.books.attempts_of(intent.id)[-1].id == attempt.id:
-            pinned = rows(self.session, PINNED, ids=[attempt.id])
-            rules = document_of(pinned[0].document).categories[Category(intent.category)] if pinned else None
-            self._end_in_doubt(intent.id, attempt, rules)
+            self._end_in_doubt(intent.id, attempt, self._rules_of([attempt.id]).get(attempt.id))
 
     def _end_in_doubt(self, intent_id: UUID, attempt: Any, rules: CategoryRules | None) -> None:  # noqa: ANN401 - a locked row
         """Close where no receipt was ever to be expected or the rule says so, else ask a person."""
@@ -408,8 +413,8 @@ class Desk:
         attempts = self.books.attempts_of(intent.id)
         if intent.closed_at is not None or attempts[-1].id != attempt.id:
             return
-        found = rows(self.session, PINNED, ids=[attempt.id])
-        rule = document_of(found[0].document).categories[Category(intent.category)].ambiguity.not_found
+        rules = self._rules_of([attempt.id]).get(attempt.id)
+        rule = rules.ambiguity.not_found if rules else NotFound.REVIEW
         if rule is NotFound.RESEND and intent.close_requested_at is None and intent.expires_at > self.now:
             self._retry(intent, attempt, self.now)
         elif rule is NotFound.REVIEW:

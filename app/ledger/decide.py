@@ -8,7 +8,8 @@ from functools import cache
 from importlib.metadata import version
 from uuid import UUID
 
-from app.ledger.surroundings import InForce, Surroundings
+from app.ledger.policies import InForce
+from app.ledger.surroundings import Surroundings
 from app.people.contacts import PHONENUMBERS_VERSION
 from policy.decide import Decision, decide
 from policy.facts import Facts, ZoneSource

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -19,9 +19,10 @@ from app.ground.keys import keyed_hash, same_bytes
 from app.ledger import state
 from app.ledger.books import Books, lock_books
 from app.ledger.decide import slot_of
+from app.ledger.policies import InForce, read_policies
 from app.ledger.review import park
 from app.ledger.routes import Route, read_routes
-from app.ledger.surroundings import PAUSES, Surroundings, document_of
+from app.ledger.surroundings import PAUSES, Surroundings
 from app.people.vault import open_vault_key
 from app.render import body_for, render
 from models.work import Gate
@@ -42,7 +43,7 @@ ORDER BY tenant_id, address_hash FOR UPDATE
 
 # Read after the locks, so that nothing here is older than what they guard.
 FACTS = """
-SELECT o.attempt_id, o.gate_seen_at, d.id AS decision_id, d.verdict, d.valid_until, p.document, c.sealed_address,
+SELECT o.attempt_id, o.gate_seen_at, d.id AS decision_id, d.verdict, d.valid_until, d.policy_version_id, c.sealed_address,
        k.id AS key_id, k.wrapped_key, e.payload, t.bodies, t.default_locale
 FROM outbox o
 JOIN decision d ON d.id = o.decision_id
@@ -51,7 +52,6 @@ JOIN event e ON e.id = i.event_id
 JOIN contact c ON c.id = i.contact_id
 JOIN person_key k ON k.id = c.person_key_id
 JOIN template_version t ON t.tenant_id = e.tenant_id AND t.name = e.template_name AND t.version = e.template_version
-LEFT JOIN policy_version p ON p.id = d.policy_version_id
 WHERE o.attempt_id = ANY(%(ids)s::uuid[])
 """
 
@@ -111,7 +111,9 @@ def prepare(
     ]
     gates, facts, pauses = _lock_gates_and_read(session, books, ours, now=now)
     routes = read_routes(session, {books.attempts[i].route_id for i in ours})
-    page = _Page(books, gates, facts, Surroundings({}, {}, {}, {}, pauses), routes, lease, handoff_for, boottime, now)
+    policies = read_policies(session, {f.policy_version_id for f in facts.values()})
+    around = Surroundings({}, {}, {}, {}, pauses)
+    page = _Page(books, gates, facts, around, routes, policies, lease, handoff_for, boottime, now)
     for attempt_id in sorted(ours):
         page.judge(attempt_id)
     page.write(session)
@@ -150,7 +152,8 @@ class _Page:
     gates: dict[tuple[UUID, bytes], Any]
     facts: dict[UUID, Any]
     around: Surroundings
-    routes: Any
+    routes: Mapping[UUID, Route]
+    policies: Mapping[UUID, InForce]
     lease: Lease
     handoff_for: timedelta
     boottime: float
@@ -214,7 +217,7 @@ class _Page:
     def _admit(self, intent: Any, facts: Any, gate_key: tuple[UUID, bytes]) -> Admitted | Held:  # noqa: ANN401 - rows
         gate = self.gates[gate_key]
         slots = {**gate.slots, **self.slots.get(gate_key, {})}
-        rules = document_of(facts.document).categories[Category(intent.category)]
+        rules = self.policies[facts.policy_version_id].document.categories[Category(intent.category)]
         return admit(
             business_key=intent.business_key,
             cooldown=rules.cooldown,

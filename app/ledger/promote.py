@@ -43,7 +43,7 @@ def promote_joined(session: Session, freed: Sequence[Any], *, now: datetime) -> 
     if not joined:
         return []
     gates = [(j.tenant_id, bytes(j.address_hash)) for j in joined]
-    around = surroundings_of(pipelined(session, statements({j.tenant_id for j in joined}, gates, now=now)))
+    around = surroundings_of(session, pipelined(session, statements({j.tenant_id for j in joined}, gates, now=now)))
     entries = Entries()
     opened = [open_intent(entries, _opening(j), around, now=now).intent_id for j in joined]
     pipelined(session, entries.statements(ORDER))

@@ -54,7 +54,7 @@ def redecide(session: Session, books: Books, attempt_ids: Sequence[UUID], *, now
     facts = {row.attempt_id: row for row in rows(session, FACTS, ids=sorted(attempt_ids))}
     wishes = {i: _wish(books, i, facts[i]) for i in attempt_ids}
     gates = [(w.tenant_id, w.gate_hash) for w in wishes.values()]
-    around = surroundings_of(pipelined(session, statements({w.tenant_id for w in wishes.values()}, gates, now=now)))
+    around = surroundings_of(session, pipelined(session, statements({w.tenant_id for w in wishes.values()}, gates, now=now)))
     decided = {i: decide_wish(wish, around, now=now) for i, wish in wishes.items()}
     in_force = _keep(session, books, facts, decided, now=now)
     _defer(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.DEFER}, in_force, now=now)

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-import orjson
+from sqlalchemy.orm import Session
 
 from app.ground.db import Rows, Statement
 from app.ground.errors import DaybookError
-from policy.document import Document, parse
+from app.ledger.policies import InForce, read_policies
 from policy.facts import Suppression
 from policy.words import Category
 
 POLICIES = """
-SELECT id, tenant_id, name, version, document FROM policy_version
+SELECT id, tenant_id FROM policy_version
 WHERE tenant_id = ANY(%(tenants)s::uuid[]) AND effective_from <= %(now)s
   AND (effective_until IS NULL OR effective_until > %(now)s)
 ORDER BY effective_from DESC
@@ -56,19 +55,6 @@ GateKey = tuple[UUID, bytes]
 
 class PoliciesOverlap(DaybookError):
     """Two policy versions of a tenant are in force at once: publishing must have been by-passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class InForce:
-    """A policy version and its parsed document."""
-
-    id: UUID
-    document: Document
-
-    @property
-    def label(self) -> str:
-        """Name it as the API does: name@version."""
-        return f"{self.document.name}@{self.document.version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +104,16 @@ def statements(tenants: Iterable[UUID], gates: Iterable[GateKey], *, now: dateti
     return [(POLICIES, tenant), (ROUTES, tenant), (GATES, gate), (SUPPRESSIONS, gate), (PAUSES, tenant)]
 
 
-def surroundings_of(results: Sequence[Rows]) -> Surroundings:
+def surroundings_of(session: Session, results: Sequence[Rows]) -> Surroundings:
     """Arrange the rows of `statements`; PoliciesOverlap when two versions are in force."""
     policies, routes, gates, suppressions, pauses = results
+    documents = read_policies(session, [row.id for row in policies])
     in_force: dict[UUID, InForce] = {}
     for row in policies:
         if row.tenant_id in in_force:
-            raise PoliciesOverlap(f"tenant {row.tenant_id} has two policy versions in force: {row.name}@{row.version} is one")
-        in_force[row.tenant_id] = InForce(row.id, document_of(row.document))
+            label = documents[row.id].label
+            raise PoliciesOverlap(f"tenant {row.tenant_id} has two policy versions in force: {label} is one")
+        in_force[row.tenant_id] = documents[row.id]
     return Surroundings(
         policies=in_force,
         routes=_grouped(routes, lambda r: r.tenant_id),
@@ -133,16 +121,6 @@ def surroundings_of(results: Sequence[Rows]) -> Surroundings:
         gates={(g.tenant_id, bytes(g.address_hash)): g for g in gates},
         pauses=_grouped(pauses, lambda p: p.tenant_id),
     )
-
-
-def document_of(stored: Mapping[str, Any]) -> Document:
-    """Parse a stored document; the same text is parsed once per process."""
-    return _parsed(orjson.dumps(stored, option=orjson.OPT_SORT_KEYS))
-
-
-@lru_cache(maxsize=64)
-def _parsed(text: bytes) -> Document:
-    return parse(orjson.loads(text))
 
 
 def _grouped(found: Rows, key: Any) -> dict[Any, list[Any]]:  # noqa: ANN401 - a key function of any row
