@@ -1,0 +1,1 @@
+"""From HTTP to the carrier and back, with web, workers and beat as processes."""
