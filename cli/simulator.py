@@ -7,7 +7,6 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from threading import Event
 
 import click
 
@@ -72,11 +71,11 @@ def read_json(file: Path) -> object:
 
 def run_until_told(running: Simulator) -> None:
     """Serve until SIGTERM or SIGINT."""
-    told = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
+    stops = {signal.SIGTERM, signal.SIGINT}
+    # Waited for, not handled: a handler that sets an event can interrupt the very thread that holds the event's lock.
+    signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     with running:
-        told.wait()
+        signal.sigwait(stops)
 
 
 def log_to_stderr() -> None:

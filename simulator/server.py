@@ -213,10 +213,10 @@ class Simulator:
 
     def start(self) -> None:
         """Answer calls, and post what is owed."""
+        _, seed = self.carrier.rules()
+        say("started", url=self.url, seed=seed)  # the first line, whatever is owed from before: scripts read the address there
         self._thread.start()
         self._poster.start()
-        _, seed = self.carrier.rules()
-        say("started", url=self.url, seed=seed)
 
     def stop(self) -> None:
         """Hang up and stop, within a second."""

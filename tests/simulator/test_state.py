@@ -21,7 +21,7 @@ from simulator.server import Simulator
 from tests.simulator.inbox import ACCOUNT, ANNA, Inbox, accepted, poll, posts, send, use_rule, wait_until
 
 START = "from cli.simulator import simulator; simulator()"
-LATE = {"receipts": [{"status": "delivered", "after_ms": 1000}]}
+ONE_RECEIPT = {"receipts": [{"status": "delivered", "after_ms": 0}]}
 
 
 @contextmanager
@@ -36,25 +36,30 @@ def process(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     command_line = [sys.executable, "-c", START, "--port", "0", *options]
     with subprocess.Popen(command_line, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
-        yield running, json.loads(running.stderr.readline())["url"]
-        running.kill()
+        try:
+            yield running, json.loads(running.stderr.readline())["url"]
+        finally:
+            running.kill()
 
 
-def test_a_killed_simulator_goes_on_where_it_was(tmp_path: Path, inbox: Inbox) -> None:
+def test_a_killed_simulator_goes_on_where_it_was(tmp_path: Path) -> None:
     """What it accepted is the truth of every at-most-once test, so no kill may take it away."""
-    state = str(tmp_path / "state.jsonl")
-    with process("--state", state) as (running, url), client_of(url) as client:
-        use_rule(client, LATE)
-        sid = send(client, StatusCallback=inbox.url).json()["sid"]
+    options = ("--state", str(tmp_path / "state.jsonl"), "--retry-ms", "600000")
+    with Inbox() as closed_until_later:
+        port = closed_until_later.port
+    with process(*options) as (running, url), client_of(url) as client:
+        use_rule(client, ONE_RECEIPT)
+        sid = send(client, StatusCallback=f"http://127.0.0.1:{port}/receipts#rc=5").json()["sid"]
+        wait_until(lambda: len(posts(client)) == 1)
         before = accepted(client)
         os.kill(running.pid, signal.SIGKILL)
         running.wait()
 
-    with process("--state", state) as (_, url), client_of(url) as client:
+    with Inbox(port) as inbox, process(*options) as (_, url), client_of(url) as client:
         [heard] = inbox.wait_for(1)
 
         assert (heard.form["MessageSid"], heard.status) == (sid, "delivered")
-        assert [{**row, "status": ""} for row in accepted(client)] == [{**row, "status": ""} for row in before]
+        assert accepted(client) == before
         assert poll(client, sid)["status"] == "delivered"
 
 
