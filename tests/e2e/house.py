@@ -163,11 +163,12 @@ def running_house(folder: Path, environment: Mapping[str, str], arguments: Seque
 def start_house(folder: Path, environment: Mapping[str, str], arguments: Sequence[str] = ()) -> House:
     """Start `daybook up` and wait until it says that it is ready."""
     folder.mkdir(parents=True, exist_ok=True)
+    ready = folder / "state" / "ready.json"
+    ready.unlink(missing_ok=True)  # a killed run could not remove it
     output = (folder / "up.log").open("ab")
     command = [sys.executable, "-m", "cli", "up", "--state", str(folder / "state"), *arguments]
     process = subprocess.Popen(command, cwd=ROOT, env=dict(environment), stdout=output, stderr=output, start_new_session=True)
     output.close()
-    ready = folder / "state" / "ready.json"
     eventually(lambda: ready.exists() or process.poll() is not None, seconds=START_SECONDS)
     assert process.poll() is None, (folder / "up.log").read_text()[-4000:]
     return House(json.loads(ready.read_text()), process, folder)
