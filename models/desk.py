@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import UniqueConstraint
+from sqlalchemy import Index, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -52,3 +52,5 @@ class OperatorAction(Base):
     subject: Mapped[dict[str, Any]] = mapped_column(JSONB)
     reason: Mapped[str]
     at: Mapped[datetime]
+
+    __table_args__ = (Index("ix_operator_action_event", text("(subject ->> 'event_id')"), "verb"),)

@@ -16,7 +16,18 @@ from app.ledger.close import cancel_intents
 from app.ledger.view import EventView, IntentView, read_events
 from policy.states import PublicState
 
-INTENTS = "SELECT id FROM intent WHERE tenant_id = %(tenant)s AND event_id = %(event)s"
+# With the intents it joined: an event that is cancelled while it waits must not be promoted, and
+# whoever promotes holds the lock of the intent that closes.
+INTENTS = """
+SELECT id, true AS own FROM intent WHERE tenant_id = %(tenant)s AND event_id = %(event)s
+UNION ALL
+SELECT intent_id, false FROM joining WHERE tenant_id = %(tenant)s AND event_id = %(event)s
+"""
+
+IS_CANCELLED = """
+SELECT EXISTS (
+    SELECT FROM operator_action WHERE tenant_id = %(tenant)s AND verb = 'cancel' AND subject ->> 'event_id' = %(event)s) AS yes
+"""
 
 
 class NoSuchEvent(DaybookError):
@@ -39,10 +50,12 @@ def cancel_event(session: Session, *, tenant_id: UUID, event_id: UUID, actor: st
     """
     if event_id not in read_events(session, tenant_id=tenant_id, event_ids=[event_id]):
         raise NoSuchEvent("no such event")
-    ids = [row.id for row in rows(session, INTENTS, tenant=tenant_id, event=event_id)]
-    books = lock_books(session, ids)
-    still_open = [i for i in ids if books.intents[i].closed_at is None and books.intents[i].close_requested_at is None]
-    if still_open:
+    intents = rows(session, INTENTS, tenant=tenant_id, event=event_id)
+    books = lock_books(session, [row.id for row in intents])
+    own = [books.intents[row.id] for row in intents if row.own]
+    still_open = [i.id for i in own if i.closed_at is None and i.close_requested_at is None]
+    waits = any(not row.own for row in intents)
+    if still_open or (waits and not _is_cancelled(session, tenant_id, event_id)):
         action_id = record_action(
             session, tenant_id=tenant_id, actor=actor, verb="cancel", subject={"event_id": str(event_id)}, reason="", now=now
         )
@@ -50,3 +63,7 @@ def cancel_event(session: Session, *, tenant_id: UUID, event_id: UUID, actor: st
     event = read_events(session, tenant_id=tenant_id, event_ids=[event_id])[event_id]
     before = {PublicState.QUEUED, PublicState.DEFERRED, PublicState.CANCELLED, PublicState.SUPPRESSED, PublicState.EXPIRED}
     return Cancelled(event, tuple(i for i in event.intents if not i.joined and (i.state not in before or i.close_request)))
+
+
+def _is_cancelled(session: Session, tenant_id: UUID, event_id: UUID) -> bool:
+    return bool(rows(session, IS_CANCELLED, tenant=tenant_id, event=str(event_id))[0].yes)

@@ -31,6 +31,9 @@ RETURNING id
 """
 
 
+LOWER_FLOORS = "DELETE FROM dispatch_floor"
+
+
 class NoSuchRoute(DaybookError):
     """The tenant has no route of this name."""
 
@@ -70,6 +73,7 @@ def resume(session: Session, *, tenant_id: UUID, scope: Scope, actor: str, reaso
     route_id = _route(session, tenant_id, scope)
     ended = rows(session, END, tenant=tenant_id, route=route_id, lane=scope.lane, category=scope.category, actor=actor, now=now)
     if ended:
+        rows(session, LOWER_FLOORS)  # what was held back lies below the marks of what went on
         record_action(session, tenant_id=tenant_id, actor=actor, verb="resume", subject=_subject(scope), reason=reason, now=now)
     return len(ended)
 

@@ -26,8 +26,10 @@ SELECT r.id, r.rate_per_second,
        (SELECT count(*) FROM outbox o
         WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at > %(now)s AND o.claimable_at <= %(lease_end)s
           AND o.leased_until > %(now)s) AS leased_count
-FROM route r
-WHERE EXISTS (SELECT FROM outbox o WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at <= %(now)s)
+FROM route r LEFT JOIN dispatch_floor f ON f.lane = %(lane)s AND f.route_id = r.id
+WHERE EXISTS (SELECT FROM outbox o
+              WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at <= %(now)s
+                AND o.claimable_at >= coalesce(f.floor_at, '-infinity'))
   AND NOT EXISTS (SELECT FROM pause p WHERE p.ended_at IS NULL AND p.route_id = r.id)
 ORDER BY r.id
 """
@@ -84,8 +86,10 @@ def dispatch(lane: Lane) -> list[Page]:
     for route in routes:
         room = _room(route.rate_per_second, route.leased_count)
         if room > 0:
-            claim = partial(_claim, lane=lane, route_id=route.id, limit=room)
-            pages += transact(claim)
+            claimed = transact(partial(_claim, lane=lane, route_id=route.id, limit=room))
+            pages += claimed.pages
+            if claimed.first_at is not None:
+                transact(partial(_raise_floor, lane=lane, route_id=route.id, first_at=claimed.first_at))
     return pages
 
 
@@ -95,11 +99,19 @@ def _room(rate_per_second: int, leased_count: int) -> int:
     return min(settings().dispatch_page_count, int(rate_per_second * third) - leased_count)
 
 
-def _claim(tx: Tx, *, lane: Lane, route_id: UUID, limit: int) -> list[Page]:
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """What one claim leased, and when the first row it saw was claimable."""
+
+    pages: list[Page]
+    first_at: datetime | None
+
+
+def _claim(tx: Tx, *, lane: Lane, route_id: UUID, limit: int) -> _Claimed:
     session, now = tx.session, tx.now
     found = rows(session, CANDIDATES, lane=lane, route=route_id, now=now, limit=limit)
     if not found:
-        return []
+        return _Claimed([], None)
     books = claim_books(session, [row.intent_id for row in found])
     lost = {row.attempt_id: row.lost_lease_count + (row.leased_until is not None) for row in found}
     # A row that another claimer leased or a worker took out since the candidates were read is not ours.
@@ -112,12 +124,16 @@ def _claim(tx: Tx, *, lane: Lane, route_id: UUID, limit: int) -> list[Page]:
     if parked:
         park(session, books, parked, now=now)
     allowed = redecide(session, books, [i for i in ours if i not in parked], now=now)
-    rows(session, RAISE_FLOOR, lane=lane, route=route_id, floor=min(found[0].claimable_at, now - FLOOR_LAG))
     alone = [[i] for i in allowed if lost[i] >= SINGLE_AFTER]
     together = [i for i in allowed if lost[i] < SINGLE_AFTER]
     window = settings().window_count
     groups = alone + [together[i : i + window] for i in range(0, len(together), window)]
-    return [_lease(session, lane, route_id, group, now=now) for group in groups]
+    return _Claimed([_lease(session, lane, route_id, group, now=now) for group in groups], found[0].claimable_at)
+
+
+def _raise_floor(tx: Tx, *, lane: Lane, route_id: UUID, first_at: datetime) -> None:
+    # In a transaction of its own: two claims of one lane must not wait for each other here.
+    rows(tx.session, RAISE_FLOOR, lane=lane, route=route_id, floor=min(first_at, tx.now - FLOOR_LAG))
 
 
 def _lease(session: Session, lane: Lane, route_id: UUID, attempt_ids: Sequence[UUID], *, now: datetime) -> Page:

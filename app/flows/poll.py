@@ -117,7 +117,8 @@ def _ask(attempt: Any, route: Route, carrier_of: CarrierOf) -> Answer:  # noqa: 
         carrier = carrier_of(route.settings)
         if attempt.remote_id is not None and route.capabilities.polls:
             return _poll(attempt, carrier)
-        if attempt.remote_id is None and route.capabilities.looks_up:
+        # Without `prepared` (a restored ledger) there is no time to look around.
+        if attempt.remote_id is None and route.capabilities.looks_up and attempt.prepared_at is not None:
             return _look_up(attempt, route, carrier)
     except DaybookError as error:
         log.error("poll_fault", attempt_id=str(attempt.id), cause=type(error).__name__)

@@ -19,6 +19,7 @@ from psycopg.types.json import Jsonb, set_json_dumps, set_json_loads
 from sqlalchemy import Engine, Table, create_engine
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from app.ground.config import settings
@@ -114,6 +115,8 @@ def _run_once(work: Callable[[Tx], T]) -> T:
         try:
             result = work(Tx(session, begin(session), boottime))
             session.flush()
+        except PoolTimeout as error:
+            raise DatabaseAway("every connection of this process is in use") from error
         except (DBAPIError, PsycopgError) as error:
             if _connection_broke(error):
                 session.invalidate()

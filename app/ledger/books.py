@@ -1,4 +1,4 @@
-"""Lock what belongs to some intents, always in the order intent, attempt, outbox, ascending by id."""
+"""Lock what belongs to some intents, always in the order intent, attempt, outbox, gate, ascending."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import Rows, pipelined, rows
+from app.ground.db import Rows, Statement, pipelined, rows
 
 # In READ COMMITTED a row that had to be waited for comes back as its last committed version, so
 # what is read here is what is locked. NO KEY UPDATE: an insert that refers to the intent may pass,
@@ -32,6 +32,12 @@ LOCK_OUTBOX = """
 SELECT attempt_id, intent_id, lane, route_id, nullif(due_at, 'infinity') AS due_at, reason, decision_id, lease, leased_until,
        lost_lease_count
 FROM outbox WHERE intent_id = ANY(%(ids)s::uuid[]) ORDER BY attempt_id FOR UPDATE
+"""
+
+LOCK_GATES = """
+SELECT tenant_id, address_hash, slots, suppressed_at FROM gate
+WHERE (tenant_id, address_hash) IN (SELECT * FROM unnest(%(tenants)s::uuid[], %(hashes)s::bytea[]))
+ORDER BY tenant_id, address_hash FOR UPDATE
 """
 
 INTENTS_OF = "SELECT id, intent_id FROM attempt WHERE id = ANY(%(ids)s::uuid[])"
@@ -71,11 +77,21 @@ def lock_books(session: Session, intent_ids: Iterable[UUID]) -> Books:
 
 def claim_books(session: Session, intent_ids: Iterable[UUID]) -> Books:
     """Lock those of these intents that nobody holds; never wait."""
-    ids = {"ids": sorted(set(intent_ids))}
-    statements = [(f"{s.rstrip()} SKIP LOCKED", ids) for s in (LOCK_INTENTS, LOCK_ATTEMPTS, LOCK_OUTBOX)]
-    intents, attempts, outbox = pipelined(session, statements)
-    whole = {i.id for i in intents}
-    return _books(intents, [a for a in attempts if a.intent_id in whole], [o for o in outbox if o.intent_id in whole])
+    intents = rows(session, f"{LOCK_INTENTS} SKIP LOCKED", ids=sorted(set(intent_ids)))
+    ours = {"ids": [i.id for i in intents]}
+    attempts, outbox = pipelined(session, [(f"{s} SKIP LOCKED", ours) for s in (LOCK_ATTEMPTS, LOCK_OUTBOX)])
+    return _books(intents, attempts, outbox)
+
+
+def gates_locked(keys: Iterable[tuple[UUID, bytes]]) -> Statement:
+    """Give the statement that locks gates, which come last in the order; those that do not exist are not there."""
+    ordered = sorted(keys)
+    return LOCK_GATES, {"tenants": [k[0] for k in ordered], "hashes": [k[1] for k in ordered]}
+
+
+def lock_gates(session: Session, keys: Iterable[tuple[UUID, bytes]]) -> None:
+    """Lock these gates, waiting for whoever holds them."""
+    pipelined(session, [gates_locked(keys)])
 
 
 def _books(intents: Rows, attempts: Rows, outbox: Rows) -> Books:

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from app.carriers.base import Receipts
 from app.ground.db import insertion, pipelined, rows
 from app.ground.ids import AttemptId, new_id
-from app.ledger.books import Books
-from app.ledger.close import CLEAR_OUTBOX, end_intents
+from app.ledger.books import Books, lock_gates
+from app.ledger.close import CLEAR_OUTBOX, SETTLE_REVIEWS, end_intents
 from app.ledger.open import attempt_row
 from app.ledger.policies import read_policies
 from app.ledger.review import open_reviews
@@ -30,7 +30,7 @@ from models.work import Outbox
 from policy.checks import next_check
 from policy.document import AtHorizon, CategoryRules, NotFound
 from policy.retry import Ended, NoRetry, Retry, may_retry
-from policy.states import HANDED_OFF, PUBLIC, AttemptState, Judgement, PublicState
+from policy.states import PUBLIC, AttemptState, Judgement, PublicState
 from policy.words import LANES, Category, ErrorClass, Reason, Source
 
 PINNED = """
@@ -87,8 +87,8 @@ class Heard:
         classes = self.error_class not in {None, row.error_class} or self.error_code not in {None, row.error_code}
         return self.state != row.state or self.taken != row.taken or classes
 
-    def application(self, routes: Mapping[UUID, Route], *, now: datetime) -> Application:
-        """Say what is to be written, and when to ask the carrier again."""
+    def application(self, routes: Mapping[UUID, Route], *, closing: bool, now: datetime) -> Application:
+        """Say what is to be written, and when to ask the carrier again; `closing`: nobody waits for the outcome any more."""
         route = routes.get(self.attempt.route_id)
         horizon_at = self.attempt.horizon_at or now + (route.horizon_for if route else timedelta(hours=24))
         return Application(
@@ -96,7 +96,7 @@ class Heard:
             from_state=AttemptState(self.attempt.state),
             state=self.state,
             taken=self.taken,
-            next_check_at=self._next_check(route, horizon_at, now),
+            next_check_at=self._next_check(None if closing else route, horizon_at, now),
             horizon_at=horizon_at,
             error_class=self.error_class,
             error_code=self.error_code,
@@ -261,6 +261,7 @@ class Desk:
         free = [h for h in self.heard.values() if h.state is AttemptState.FAILED and h.applied and not h.taken]
         if free:
             intents = [self.books.intents[h.attempt.intent_id] for h in free]
+            lock_gates(self.session, {(i.tenant_id, bytes(i.gate_hash)) for i in intents})
             rows(
                 self.session,
                 FREE_SLOTS,
@@ -302,16 +303,10 @@ class Desk:
             )
         if intent.closed_at is None:
             self.endings[intent_id] = Reason.DELIVERED
-        delivered_now = [h.attempt.id for h in heard if h.state is AttemptState.DELIVERED and h.applied]
-        others = [a for a in attempts if a.id not in delivered_now and self.state_of(a) in HANDED_OFF and self._went_out(a)]
-        if delivered_now and others:
-            # Two attempts left us and one arrived: the person may have been contacted twice.
-            self.reviews[delivered_now[0]] = "second_handoff"
-
-    def _went_out(self, attempt: Any) -> bool:  # noqa: ANN401 - a locked row
-        h = self.heard.get(attempt.id)
-        taken = h.taken if h else attempt.taken
-        return taken or self.state_of(attempt) is AttemptState.UNKNOWN
+        after = [_Now.of(a, self.heard.get(a.id)) for a in attempts]
+        if _contacted_twice(after) and not _contacted_twice([_Now.of(a) for a in attempts]):
+            arrived = next(a for a in after if a.state == AttemptState.DELIVERED)
+            self.reviews[arrived.id] = "second_handoff"
 
     def _hold(self, intent_id: UUID, retry: Any, heard: Heard) -> None:  # noqa: ANN401 - a locked row
         """Hold a queued retry while the earlier attempt, which the carrier has after all, may still arrive."""
@@ -430,6 +425,8 @@ class Desk:
                 insertion(Outbox, [o for _, o in self.retries]),
             ]
             pipelined(self.session, statements)
+            # What is tried again is due, and no question any more: never both.
+            rows(self.session, SETTLE_REVIEWS, ids=sorted(a["intent_id"] for a, _ in self.retries), now=self.now)
         record(self.session, self.later, now=self.now)
         if self.endings:
             end_intents(self.session, _as_heard(self.books, self.heard), self.endings, now=self.now)
@@ -448,15 +445,30 @@ class _Now:
     taken: bool
     error_class: str | None
 
+    @classmethod
+    def of(cls, a: Any, h: Heard | None = None) -> _Now:  # noqa: ANN401 - a locked row
+        """Look at an attempt's row through what was heard."""
+        if h is None:
+            return cls(a.id, a.intent_id, a.ordinal, a.state, a.taken, a.error_class)
+        return cls(a.id, a.intent_id, a.ordinal, h.state, h.taken, h.error_class or a.error_class)
+
 
 def _as_heard(books: Books, heard: Mapping[UUID, Heard]) -> Books:
-    attempts = {
-        i: _Now(i, a.intent_id, a.ordinal, heard[i].state, heard[i].taken, heard[i].error_class or a.error_class)
-        if i in heard
-        else a
-        for i, a in books.attempts.items()
-    }
+    attempts = {i: _Now.of(a, heard[i]) if i in heard else a for i, a in books.attempts.items()}
     return Books(books.intents, attempts, books.outbox)
+
+
+def _contacted_twice(attempts: Sequence[_Now]) -> bool:
+    """Say whether one attempt arrived and another may have as well, whatever was heard first."""
+    # A failure before the attempt that arrived is why that one was made, and no second contact.
+    return any(
+        (other.taken or other.state == AttemptState.UNKNOWN)
+        and not (other.state == AttemptState.FAILED and other.ordinal < arrived.ordinal)
+        for arrived in attempts
+        if arrived.state == AttemptState.DELIVERED
+        for other in attempts
+        if other.id != arrived.id
+    )
 
 
 def _public_before(attempt: Any, intent: Any) -> PublicState:  # noqa: ANN401 - locked rows

@@ -99,7 +99,9 @@ def _apply(session: Session, books: Books, heard: Iterable[Heard], *, now: datet
     """Let the states climb; an attempt that was still queued leaves the outbox."""
     changed = [h for h in heard if h.must_write]
     routes = read_routes(session, {h.attempt.route_id for h in changed if h.attempt.route_id})
-    done = state.apply(session, [h.application(routes, now=now) for h in changed], now=now) if changed else set()
+    closing = {i for i, intent in books.intents.items() if intent.close_requested_at is not None}
+    applications = [h.application(routes, closing=h.attempt.intent_id in closing, now=now) for h in changed]
+    done = state.apply(session, applications, now=now) if changed else set()
     if len(done) != len(changed):
         raise state.LockBroken("an attempt changed its state under our lock")
     waiting = sorted(h.attempt.id for h in changed if h.attempt.id in books.outbox)

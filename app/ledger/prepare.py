@@ -17,7 +17,7 @@ from app.ground.errors import DaybookError
 from app.ground.ids import AttemptId, IntentId, Lease
 from app.ground.keys import keyed_hash, same_bytes
 from app.ledger import state
-from app.ledger.books import Books, lock_books
+from app.ledger.books import Books, gates_locked, lock_books
 from app.ledger.decide import slot_of
 from app.ledger.policies import InForce, read_policies
 from app.ledger.review import park
@@ -33,12 +33,6 @@ from policy.words import Category, Reason, Verdict
 LEASED = """
 SELECT attempt_id, intent_id FROM outbox
 WHERE attempt_id = ANY(%(ids)s::uuid[]) AND lease = %(lease)s AND leased_until > %(now)s
-"""
-
-LOCK_GATES = """
-SELECT tenant_id, address_hash, slots, suppressed_at FROM gate
-WHERE (tenant_id, address_hash) IN (SELECT * FROM unnest(%(tenants)s::uuid[], %(hashes)s::bytea[]))
-ORDER BY tenant_id, address_hash FOR UPDATE
 """
 
 # Read after the locks, so that nothing here is older than what they guard.
@@ -131,7 +125,7 @@ def _lock_gates_and_read(
         for t, h in keys
     ]
     statements: list[Statement] = [
-        (LOCK_GATES, {"tenants": [k[0] for k in keys], "hashes": [k[1] for k in keys]}),
+        gates_locked(keys),
         (FACTS, {"ids": sorted(attempt_ids)}),
         (PAUSES, {"tenants": sorted({k[0] for k in keys})}),
     ]

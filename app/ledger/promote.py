@@ -31,6 +31,8 @@ JOIN person_key k ON k.id = e.person_key_id
 JOIN template_version t ON t.tenant_id = e.tenant_id AND t.name = e.template_name AND t.version = e.template_version
 WHERE freed.id = ANY(%(ids)s::uuid[]) AND e.expires_at > %(now)s AND k.wrapped_key IS NOT NULL
   AND NOT EXISTS (SELECT FROM intent own WHERE own.event_id = e.id AND own.channel = j.channel)
+  AND NOT EXISTS (SELECT FROM operator_action c
+                  WHERE c.tenant_id = e.tenant_id AND c.verb = 'cancel' AND c.subject ->> 'event_id' = e.id::text)
 ORDER BY e.tenant_id, e.business_key, j.channel, e.accepted_at DESC, e.id DESC
 """
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -20,6 +21,8 @@ VALUE_LENGTH: Final = 1000
 ENTRY_COUNT: Final = 20
 STAKE_MAX: Final = 1_000_000_000
 INT_MAX: Final = 2**53  # what every JSON reader keeps exactly
+BUSINESS_KEY_LENGTH: Final = 2000  # percent-encoded; Postgres indexes at most 2,704 bytes
+RFC_3339: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})")
 KEY: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
 TEMPLATE: Final = re.compile(r"([a-z0-9][a-z0-9._-]{0,99})(?:@([1-9][0-9]{0,5}))?")
 FIELDS: Final = frozenset(
@@ -66,7 +69,7 @@ class NewEvent:
     @property
     def business_key(self) -> str:
         """The same fact for the same person: parts percent-encoded, so that none can reach into the next."""
-        return "/".join(quote(part, safe="") for part in (self.type, self.subject, self.recipient_ref))
+        return _business_key(self.type, self.subject, self.recipient_ref)
 
     @property
     def key(self) -> str:
@@ -112,10 +115,13 @@ class _Reader:
         if value is None:
             return None
         try:
-            instant = datetime.fromisoformat(value) if isinstance(value, str) and "T" in value else None
-        except ValueError:
+            # In UTC at once: a zone can push the ends of the calendar out of it.
+            instant = (
+                datetime.fromisoformat(value).astimezone(UTC) if isinstance(value, str) and RFC_3339.fullmatch(value) else None
+            )
+        except (ValueError, OverflowError):
             instant = None
-        if instant is None or instant.tzinfo is None:
+        if instant is None:
             self.wrong(f"/{name}", "must be an RFC 3339 time with a zone, like 2026-12-01T18:00:00Z")
             return None
         return instant
@@ -131,6 +137,8 @@ class _Reader:
                 self.wrong(place, "must be " + " or ".join(kind.__name__ for kind in kinds))
             elif isinstance(value, int) and abs(value) > INT_MAX:
                 self.wrong(place, f"must lie between -{INT_MAX} and {INT_MAX}")
+            elif isinstance(value, float) and not isfinite(value):  # jsonb keeps 1e400, JSON as we seal it does not
+                self.wrong(place, "must be a finite number")
             elif isinstance(value, str) and (len(value) > length or not _is_printable(value, lines=True)):
                 self.wrong(place, f"must be at most {length} characters, without control characters or half surrogate pairs")
 
@@ -158,6 +166,8 @@ def read_request(raw: object, *, header_key: str | None = None) -> NewEvent | li
     key = _read_key(reader, raw, header_key)
     expires_at, not_before = reader.instant(raw, "expires_at"), reader.instant(raw, "not_before")
     locale = reader.text(recipient, "locale", "/recipient/locale")
+    if event_type and subject and ref and len(_business_key(event_type, subject, ref)) > BUSINESS_KEY_LENGTH:
+        reader.wrong("/subject", f"makes a business key of more than {BUSINESS_KEY_LENGTH} characters with type and ref")
     if reader.problems or number is None or event_type is None or subject is None or ref is None:
         return reader.problems
     return NewEvent(
@@ -267,6 +277,10 @@ def _read_stake(reader: _Reader, raw: Mapping[str, Any]) -> Mapping[str, Any] | 
     reader.fields(stake, frozenset({"count", "unit"}), "/stake")
     reader.text(stake, "unit", "/stake/unit", required=True)
     return stake
+
+
+def _business_key(*parts: str) -> str:
+    return "/".join(quote(part, safe="") for part in parts)
 
 
 def _escaped(name: str) -> str:

@@ -16,10 +16,11 @@ from models.work import FeedPending
 from policy.states import IntentState, PublicState
 
 # A change that does not speak for its intent (an older attempt's late word) is counted all the same.
+# What is closed keeps a reason, also when a carrier says of a cancelled attempt that it has it.
 PROJECT = """
 UPDATE intent i
 SET transition_count = n.n, state = coalesce(n.state, i.state),
-    reason = CASE WHEN n.state IS NULL THEN i.reason ELSE n.reason END,
+    reason = CASE WHEN n.state IS NULL THEN i.reason WHEN i.closed_at IS NULL THEN n.reason ELSE coalesce(n.reason, i.reason) END,
     next_at = CASE WHEN n.state IS NULL THEN i.next_at ELSE n.next_at END
 FROM unnest(%(ids)s::uuid[], %(ns)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(next_ats)s::timestamptz[])
      AS n (id, n, state, reason, next_at)

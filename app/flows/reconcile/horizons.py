@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
+from app.flows.keep import observe_until_kept
 from app.ground.db import Tx, rows, transact
+from app.ground.ids import AttemptId
 from app.ledger.books import intents_of, lock_books
 from app.ledger.consequences import Desk
-from app.ledger.observe import Told, observe
+from app.ledger.observe import Told
 from policy.states import AttemptState
 from policy.words import Reason, Source
 
@@ -29,20 +33,19 @@ PAGE: Final = 200
 
 def reach_horizons() -> int:
     """Settle a page of attempts that reached their horizon; return how many."""
-    return transact(_reach)
-
-
-def _reach(tx: Tx) -> int:
-    reached = rows(tx.session, REACHED, now=tx.now, limit=PAGE)
-    submitted = [r.id for r in reached if r.state == AttemptState.SUBMITTED]
-    told = [Told(i, AttemptState.UNKNOWN, Source.RECONCILE, reason=Reason.HORIZON) for i in submitted]
-    observe(tx.session, told, now=tx.now)
+    reached = transact(lambda tx: rows(tx.session, REACHED, now=tx.now, limit=PAGE))
+    submitted = [AttemptId(r.id) for r in reached if r.state == AttemptState.SUBMITTED]
+    observe_until_kept([Told(i, AttemptState.UNKNOWN, Source.RECONCILE, reason=Reason.HORIZON) for i in submitted])
     doubtful = [r.id for r in reached if r.state == AttemptState.UNKNOWN]
     if doubtful:
-        books = lock_books(tx.session, intents_of(tx.session, doubtful).values())
-        stopped = rows(tx.session, STOP_ASKING, ids=sorted(doubtful), now=tx.now)
-        desk = Desk(tx.session, books, {}, tx.now)
-        for row in stopped:
-            desk.settle_horizon(books.attempts[row.id])
-        desk.write()
+        transact(lambda tx: _stop_asking(tx, doubtful))
     return len(reached)
+
+
+def _stop_asking(tx: Tx, attempt_ids: Sequence[UUID]) -> None:
+    books = lock_books(tx.session, intents_of(tx.session, attempt_ids).values())
+    stopped = rows(tx.session, STOP_ASKING, ids=sorted(attempt_ids), now=tx.now)
+    desk = Desk(tx.session, books, {}, tx.now)
+    for row in stopped:
+        desk.settle_horizon(books.attempts[row.id])
+    desk.write()

@@ -246,6 +246,9 @@ def upgrade() -> None:
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_operator_action")),
     )
+    op.create_index(
+        "ix_operator_action_event", "operator_action", [sa.literal_column("(subject ->> 'event_id')"), "verb"], unique=False
+    )
     op.create_table(
         "outbox",
         sa.Column("attempt_id", sa.Uuid(), nullable=False),
@@ -667,6 +670,7 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_outbox_lane_route_id_claimable_at_attempt_id"), table_name="outbox")
     op.drop_index(op.f("ix_outbox_intent_id"), table_name="outbox")
     op.drop_table("outbox")
+    op.drop_index("ix_operator_action_event", table_name="operator_action")
     op.drop_table("operator_action")
     op.drop_index(op.f("ix_observation_attempt_id"), table_name="observation")
     op.drop_table("observation")
