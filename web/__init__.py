@@ -11,7 +11,7 @@ from flask_smorest import Api
 
 from web import auth, envelope, problems
 from web.api import events, history, pauses, reasons
-from web.edge import health, receipts
+from web.edge import health, metrics, receipts
 from web.edge.docs import make_docs
 from web.reading import BATCH_BYTES
 from web.schemas.fields import published
@@ -64,6 +64,7 @@ def create_app() -> Flask:
         pauses.blueprint,
         receipts.blueprint,
         health.blueprint,
+        metrics.blueprint,
     ):
         api.register_blueprint(blueprint)
     app.register_blueprint(make_docs(api.spec))

@@ -40,11 +40,19 @@ def _refusing(refusal: Refusal) -> Callable[[], Any]:
 
 def read_bytes(limit: int) -> bytes:
     """Read the raw body up to a limit, before anything else parses it."""
-    request.max_content_length = limit
+    # One more than is taken: a body that comes in chunks is cut off at the maximum, not refused.
+    request.max_content_length = limit + 1
     try:
-        return request.get_data(cache=True)
+        body = request.get_data(cache=True)
     except RequestEntityTooLarge as error:
-        raise Refusal("too_large", f"at most {limit} bytes are taken here") from error
+        raise _too_large(limit) from error
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal("too_large", f"at most {limit} bytes are taken here")
 
 
 def read_json(limit: int) -> object:

@@ -35,7 +35,9 @@ Rows = list[Any]
 
 RERUN_COUNT: Final = 12
 # A deadlock or serialization failure says for certain that nothing was committed.
-RERUNNABLE: Final = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable)
+RERUNNABLE: Final = (errors.DeadlockDetected, errors.SerializationFailure)
+# It waited as long as it may: waiting again would hang the caller for minutes.
+BUSY: Final = (errors.LockNotAvailable, errors.QueryCanceled)
 BEGIN: Final = """
 SELECT set_config('statement_timeout', %(statement)s, true), set_config('lock_timeout', %(lock)s, true),
        set_config('timezone', 'UTC', true), clock_timestamp() AS now
@@ -52,6 +54,10 @@ class Raced(DaybookError):
 
 class DatabaseAway(DaybookError):
     """The database cannot be reached or went away before the commit: nothing was written."""
+
+
+class DatabaseBusy(DatabaseAway):
+    """A lock or a statement took longer than it may: nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,8 @@ def transact(work: Callable[[Tx], T]) -> T:
     """Run `work` in one transaction and commit; run it again after a deadlock or a lost race.
 
     Raises CommitUnknown when the answer to the commit was lost, DatabaseAway when the database
-    could not be reached before it; everything that `work` raises rolls back and passes through.
+    could not be reached before it, DatabaseBusy when it took too long; everything that `work`
+    raises rolls back and passes through.
     """
     for run in range(1, RERUN_COUNT + 1):
         try:
@@ -121,6 +128,8 @@ def _run_once(work: Callable[[Tx], T]) -> T:
             if _connection_broke(error):
                 session.invalidate()
                 raise DatabaseAway(type(_cause(error)).__name__) from error
+            if isinstance(_cause(error), BUSY):
+                raise DatabaseBusy(type(_cause(error)).__name__) from error
             raise
         try:
             session.commit()

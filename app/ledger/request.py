@@ -217,7 +217,7 @@ def _read_number(reader: _Reader, recipient: Mapping[str, Any]) -> Number | None
     if text is None:
         reader.wrong("/recipient/sms", "is needed: no address is stored for this recipient", "no_address")
         return None
-    if not isinstance(text, str) or not text.isprintable() or len(text) > TEXT_LENGTH:
+    if not isinstance(text, str) or len(text) > TEXT_LENGTH:
         reader.wrong("/recipient/sms", "must be a telephone number in international form", "invalid_number")
         return None
     try:

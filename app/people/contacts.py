@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -12,6 +13,8 @@ from app.ground.errors import DaybookError
 from app.ground.keys import KeyedHash, keyed_hash
 
 UNKNOWN_ZONE = "Etc/Unknown"
+LETTERS = re.compile(r"[A-Za-z]")
+SIGNS = re.compile("[+\uff0b]")
 PHONENUMBERS_VERSION: str = phonenumbers.__version__
 
 
@@ -32,11 +35,21 @@ class Number:
 
 @lru_cache(maxsize=4096)
 def read_number(text: str) -> Number:
-    """Read a number in international form; InvalidNumber when it does not parse or cannot exist."""
+    """Read a number in international form; InvalidNumber when it does not parse, is not one, or cannot exist.
+
+    The library is generous (it reads letters as the keys they stand on, and drops extensions); a
+    guess would send a text to somebody.
+    """
+    if LETTERS.search(text.removeprefix("tel:")):
+        raise InvalidNumber("has letters, or an extension that cannot get a text")
+    if len(SIGNS.findall(text)) > 1:
+        raise InvalidNumber("is more than one number")
     try:
         parsed = phonenumbers.parse(text, None)
     except phonenumbers.NumberParseException as error:
         raise InvalidNumber("is not a telephone number in international form, like +12015550123") from error
+    if parsed.extension:
+        raise InvalidNumber("has an extension, which cannot get a text")
     if not phonenumbers.is_valid_number(parsed):
         raise InvalidNumber("looks like a telephone number but is not valid in its country's plan")
     country = phonenumbers.region_code_for_number(parsed)

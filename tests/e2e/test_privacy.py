@@ -83,7 +83,8 @@ def test_nothing_but_the_vault_holds_an_address_a_name_or_a_body(house: House, w
         eventually(lambda: house.sql("SELECT 1 FROM refused_receipt"))
 
     logs = "".join(path.read_text(errors="replace") for path in (house.folder / "state" / "logs").glob("*.log"))
-    metrics = house.client.get(f"{house.ready['base_url']}/metrics").text
+    metrics = house.as_tenant(house.ready["operator_key"]).call("GET", "/metrics").text
+    assert "daybook_handoffs_total" in metrics
     written = {"logs": logs, "broker": "\n".join(heard), "metrics": metrics, "dump": dump(house), "refusal": refused.text}
 
     assert events[0] in written["dump"]

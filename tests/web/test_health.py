@@ -1,4 +1,4 @@
-"""Health: alive without a database, ready only with everything."""
+"""Health and metrics: alive without a database, ready only with everything, figures for operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from sqlalchemy import Engine, text
 from app.flows import readiness
 from app.flows.readiness import Part
 from app.ground.db import DatabaseAway
-from tests.web.calling import body_of, problem_of
+from app.ledger.metrics import CONTENT_TYPE
+from tests.web.calling import Api, body_of, code_of, make_key, problem_of
 
 
 @pytest.fixture
@@ -77,6 +78,17 @@ def test_a_newer_releases_migration_does_not_take_the_older_one_down(client: Fla
     set_revision(revision, "9999")
 
     assert client.get("/health/ready").status_code == 200
+
+
+def test_metrics_are_for_operators(api: Api) -> None:
+    """They count what every tenant does, and name routes."""
+    api.accepted()
+
+    metrics = api.get("/metrics")
+
+    assert metrics.content_type == CONTENT_TYPE
+    assert "daybook_outbox_rows" in metrics.get_data(as_text=True)
+    assert code_of(make_key(api, "history:read").get("/metrics")) == (403, "scope_missing")
 
 
 def _away(*_: object) -> object:

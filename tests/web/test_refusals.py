@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 from werkzeug.test import TestResponse
 
 from tests.making import ask
@@ -127,6 +129,20 @@ def test_a_megabyte_is_refused_and_nothing_is_written(api: Api) -> None:
     assert books_of(api.engine) == before
 
 
+@pytest.mark.parametrize(("size", "answered"), [(65_536, (400, "malformed_json")), (65_537, (413, "too_large"))])
+def test_a_body_in_chunks_is_measured_too(api: Api, size: int, answered: tuple[int, str]) -> None:
+    """Without a length at the front a body could be cut off and taken for a shorter one."""
+    answer = api.client.post(
+        "/v1/events",
+        input_stream=io.BytesIO(b"x" * size),
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {api.key}"},
+        environ_overrides={"wsgi.input_terminated": True},
+    )
+
+    assert code_of(answer) == answered
+
+
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_what_does_not_claim_to_be_json_is_refused(api: Api, content_type: str) -> None:
     answer = api.post_bytes("/v1/events", GOOD.encode(), content_type=content_type)
@@ -166,6 +182,19 @@ def test_an_unexpected_failure_says_nothing_of_its_cause(api: Api, monkeypatch: 
     told = answer.get_data(as_text=True) + log.getvalue()
     assert "RuntimeError" in told
     assert "2015550123" not in told
+
+
+def test_a_process_whose_connections_are_all_in_use_asks_to_come_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = create_engine(api.engine.url, pool_size=1, max_overflow=0, pool_timeout=0.05)
+    monkeypatch.setattr("app.ground.db.engine", lambda: narrow)
+
+    with narrow.connect():
+        answer = api.post_event()
+    narrow.dispose()
+
+    assert code_of(answer) == (503, "database_away")
+    assert answer.headers["Retry-After"] == "2"
+    assert books_of(api.engine)["event"] == 0
 
 
 def test_refusals_of_a_batch_are_problems(api: Api) -> None:

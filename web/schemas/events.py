@@ -70,7 +70,10 @@ class EventRequestSchema(Schema):
         validate=validate.Regexp(f"^{TEMPLATE.pattern}$"),
         metadata={"description": "a name means the published version; name@n pins one", "example": "class-opening"},
     )
-    data = fields.Dict(allow_none=True, metadata={"published": DATA, "description": "the template's variables"})
+    data = fields.Dict(
+        allow_none=True,
+        metadata={"published": DATA, "description": "the template's variables", "example": {"class": "Spin 18:00"}},
+    )
     channels = fields.List(
         fields.String(validate=validate.OneOf(list(Channel))),
         validate=validate.Length(min=1),
