@@ -39,6 +39,8 @@ def set_up() -> None:
     root.handlers = [handler]
     root.setLevel(settings().log_level)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs whole URLs, and ours carry attempt keys
+    for name in ("celery.worker.strategy", "celery.app.trace", "celery.beat"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # two lines per task, every second, that say nothing
 
 
 def _where_only(exc_info: structlog.typing.ExcInfo) -> str:
