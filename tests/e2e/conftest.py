@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -93,15 +92,13 @@ def tenant(house: House) -> House:
             add_route(session, tenant_id=tenant_id, route=route, public_url=house.ready["base_url"], now=now)
         session.commit()
     engine.dispose()
-    return house.as_tenant(key)
+    impatient = house.as_tenant(key)
+    impatient.offer = impatient.post(impatient.request(template="offer", time_zone="UTC"))
+    return impatient
 
 
 @pytest.fixture(scope="session")
-def opens_soon(tenant: House) -> dict[str, Any]:
-    """Post an offer before its hours open; the test that awaits it runs last."""
-    return tenant.post(tenant.request(template="offer", time_zone="UTC"))
-
-
-def log_folder(house: House) -> Path:
-    """Give the folder where the running processes write their logs."""
-    return house.folder / "state" / "logs"
+def offer(tenant: House) -> dict[str, Any]:
+    """Give the offer that was posted before its hours opened; the test that awaits it runs last."""
+    assert tenant.offer is not None
+    return tenant.offer

@@ -44,6 +44,8 @@ class House:
     folder: Path
     api_key: str = ""
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30))
+    offer: dict[str, Any] | None = None
+    """An event posted early, whose hours open while the other tests run."""
 
     def __post_init__(self) -> None:
         self.api_key = self.api_key or self.ready["api_key"]

@@ -95,5 +95,5 @@ def test_nothing_but_the_vault_holds_an_address_a_name_or_a_body(house: House, w
 
 
 def secrets_of(numbers: list[str]) -> list[str]:
-    """Give what must not be found: each number with and without its plus and country code, the name, the body."""
-    return [NAME, "A seat opened in", *(form for n in numbers for form in (n, n[1:], n[2:]))]
+    """Give what must not be found: each number with and without its plus and country code, and what only a body says."""
+    return [NAME, *(form for n in numbers for form in (n, n[1:], n[2:]))]

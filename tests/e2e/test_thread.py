@@ -43,7 +43,7 @@ def test_trace_tells_the_whole_story_without_the_address(house: House) -> None:
     told = house.daybook("trace", answer["event_id"])
 
     assert told.returncode == 0, told.stderr
-    assert {"decision", "attempt", "observation", "transition", "delivered"} <= set(re.findall(r"[a-z]+", told.stdout.lower()))
+    assert {"event", "decisions", "attempt", "heard", "history", "delivered"} <= set(re.findall(r"[a-z]+", told.stdout.lower()))
     assert number not in told.stdout
 
 
@@ -209,8 +209,8 @@ def test_a_second_key_on_the_same_fact_joins_and_contacts_nobody(tenant: House) 
     assert len(tenant.accepted(number)) == 1
 
 
-def test_an_offer_leaves_when_its_hours_open(tenant: House, opens_soon: dict[str, Any]) -> None:
-    event_id = opens_soon["event_id"]
+def test_an_offer_leaves_when_its_hours_open(tenant: House, offer: dict[str, Any]) -> None:
+    event_id = offer["event_id"]
     opens_at = datetime.fromisoformat(tenant.history(event_id)[1]["next_at"])
 
     items = tenant.await_state(event_id, "delivered", seconds=120)
