@@ -53,4 +53,8 @@ class OperatorAction(Base):
     reason: Mapped[str]
     at: Mapped[datetime]
 
-    __table_args__ = (Index("ix_operator_action_event", text("(subject ->> 'event_id')"), "verb"),)
+    __table_args__ = (
+        Index(
+            "ix_operator_action_cancel", "tenant_id", text("(subject ->> 'event_id')"), postgresql_where=text("verb = 'cancel'")
+        ),
+    )

@@ -174,7 +174,7 @@ class Attempt(Base):
         UniqueConstraint("intent_id", "ordinal"),
         Index("ix_attempt_next_check", "next_check_at", "id", postgresql_where=text("next_check_at IS NOT NULL")),
         Index("ix_attempt_queued", "id", postgresql_where=text("state = 'queued'")),
-        Index("ix_attempt_doubtful", "route_id", postgresql_where=text("state = 'unknown'")),
+        Index("ix_attempt_doubtful", "route_id", postgresql_where=text("state = 'unknown' AND next_check_at IS NOT NULL")),
         one_of("state", AttemptState),
         one_of("error_class", ErrorClass),
         CheckConstraint("state NOT IN ('prepared', 'submitted') OR next_check_at IS NOT NULL", name="checked_while_open"),

@@ -105,6 +105,7 @@ class Inlet(Base):
 
     __table_args__ = (
         Index("ix_inlet_waiting", "id", postgresql_where=text("status = 'waiting'")),
+        Index("ix_inlet_refused", "id", postgresql_where=text("status = 'refused'")),
         CheckConstraint("status IN ('waiting', 'accepted', 'refused')", name="status"),
         CheckConstraint("(status = 'waiting') = (done_at IS NULL)", name="done"),
         CheckConstraint("status = 'waiting' OR request IS NULL", name="emptied"),
@@ -147,6 +148,7 @@ class Receipt(Base):
     __table_args__ = (
         UniqueConstraint("route_id", "dedupe_key"),
         Index("ix_receipt_unobserved", "received_at", "id", postgresql_where=text("status IN ('waiting', 'unmatched')")),
+        Index("ix_receipt_quarantined", "received_at", postgresql_where=text("status = 'quarantined'")),
         Index(None, "attempt_id"),
         CheckConstraint("status IN ('waiting', 'observed', 'unmatched', 'quarantined', 'no_news')", name="status"),
         CheckConstraint("(status = 'observed') = (observed_at IS NOT NULL)", name="observed"),

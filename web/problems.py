@@ -56,6 +56,7 @@ PROBLEMS: Final[Mapping[str, Kind]] = {
     "no_address": Kind(422, "The recipient has no address"),
     "invalid_number": Kind(422, "This is not a telephone number that can exist"),
     # of the tenant's books
+    "personal_value": Kind(422, "An address stands where it would be kept in clear"),
     "key_reused": Kind(422, "The key was used with other content"),
     "unknown_template": Kind(422, "No such template is published"),
     "category_mismatch": Kind(422, "The template is of another category"),

@@ -30,6 +30,7 @@ from app.carriers.base import (
     Unknown,
 )
 from app.ground.errors import DaybookError
+from app.ground.failpoints import reach
 from policy.words import ErrorClass, Reason
 
 Answer = TypeVar("Answer")
@@ -99,9 +100,12 @@ class _Write:
         # httpcore calls this with nothing in between but the system call; an exception raised here
         # closes the connection without a byte of the request sent (tried).
         if event == "http11.send_request_headers.started":
+            reach("carrier/write")
             if self.clock() >= self.deadline:
                 raise _DeadlinePassed
             self.started = True
+        elif event == "http11.send_request_body.complete":
+            reach("carrier/written")
 
 
 class HttpCarrier(ABC):
@@ -174,6 +178,7 @@ class HttpCarrier(ABC):
             return NotHandedOff("deadline_passed")
         except httpx.RequestError as error:
             return _result_of(error, written=write.started)
+        reach("carrier/answered")
         return self._read_answer(response)
 
     def poll(self, remote_id: str) -> PollResult:  # noqa: ARG002 (for carriers that have no such question)

@@ -8,10 +8,12 @@ from typing import Final
 from app.carriers.base import Carrier, RouteSettings
 from app.carriers.http import HttpCarrier, RouteMisconfigured
 from app.carriers.kannel import Kannel
+from app.carriers.null import Null
 from app.carriers.twilio import Twilio
 from app.ground.ids import RouteId
 
-CARRIERS: Final[dict[str, type[HttpCarrier]]] = {"twilio": Twilio, "kannel": Kannel}
+OVER_HTTP: Final[dict[str, type[HttpCarrier]]] = {"twilio": Twilio, "kannel": Kannel}
+CARRIERS: Final[dict[str, type[HttpCarrier | Null]]] = {**OVER_HTTP, "null": Null}
 
 # A route never changes, so what was opened for it stays right. By process: a forked child must not
 # talk through its parent's sockets, and closing them there would end them for the parent as well.

@@ -96,7 +96,7 @@ def dispatch(lane: Lane) -> list[Page]:
 def _room(rate_per_second: int, leased_count: int) -> int:
     """At most what the route may send in a third of a lease, so that leases do not run out in a queue."""
     third = settings().lease_seconds / 3
-    return min(settings().dispatch_page_count, int(rate_per_second * third) - leased_count)
+    return min(settings().dispatch_page_count, max(1, int(rate_per_second * third)) - leased_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +114,11 @@ def _claim(tx: Tx, *, lane: Lane, route_id: UUID, limit: int) -> _Claimed:
         return _Claimed([], None)
     books = claim_books(session, [row.intent_id for row in found])
     lost = {row.attempt_id: row.lost_lease_count + (row.leased_until is not None) for row in found}
-    # A row that another claimer leased or a worker took out since the candidates were read is not ours.
+    # A row that was leased, put off, held or taken out since the candidates were read is not ours.
     ours = [
         row.attempt_id
         for row in found
-        if (o := books.outbox.get(row.attempt_id)) and (o.leased_until is None or o.leased_until <= now) and o.due_at is not None
+        if (o := books.outbox.get(row.attempt_id)) and o.due_at is not None and max(o.due_at, o.leased_until or now) <= now
     ]
     parked = {i: Reason.LOST_LEASES for i in ours if lost[i] >= PARK_AFTER}
     if parked:

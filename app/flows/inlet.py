@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+import orjson
 from psycopg import DataError, IntegrityError
 from psycopg import Error as PsycopgError
 from psycopg.types.json import Jsonb
@@ -18,9 +19,10 @@ from app.ledger.accept import Refused, accept
 from app.ledger.request import NewEvent, Problem, read_request
 from app.people.holding import holding_key
 
-# Rows of committed transactions only; a row that another worker holds is passed over.
+# Rows of committed transactions only; a row that another worker holds is passed over. As text: jsonb
+# holds numbers and depths that no JSON reader takes, and one such row must not stop the others.
 CLAIM = """
-SELECT i.id, i.request, t.id AS tenant_id FROM inlet i LEFT JOIN tenant t ON t.name = i.tenant
+SELECT i.id, i.request::text AS request, t.id AS tenant_id FROM inlet i LEFT JOIN tenant t ON t.name = i.tenant
 WHERE i.status = 'waiting' AND i.id > %(after)s ORDER BY i.id LIMIT %(limit)s FOR UPDATE OF i SKIP LOCKED
 """
 
@@ -46,11 +48,16 @@ def take_inlet() -> int:
     try:
         return transact(partial(_take, limit=PAGE, after=0))
     except (DBAPIError, PsycopgError) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        if not isinstance(cause, DataError | IntegrityError):
+        if not _is_poison(error):
             raise
-        log.error("inlet_page_refused", cause=type(cause).__name__)
+        log.error("inlet_page_refused", cause=type(error).__name__)
         return _one_by_one()
+
+
+def _is_poison(error: DBAPIError | PsycopgError) -> bool:
+    """Say whether a row is to blame, and not the database's state."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(cause, DataError | IntegrityError)
 
 
 def _one_by_one() -> int:
@@ -59,7 +66,9 @@ def _one_by_one() -> int:
     for inlet_id in waiting:
         try:
             transact(partial(_take, limit=1, after=inlet_id - 1))
-        except (DataError, IntegrityError, DBAPIError) as error:
+        except (DBAPIError, PsycopgError) as error:
+            if not _is_poison(error):
+                raise
             log.error("inlet_poison", inlet_id=inlet_id, cause=type(error).__name__)
             transact(partial(_refuse_poison, inlet_id=inlet_id))
     return len(waiting)
@@ -77,7 +86,7 @@ def _take(tx: Tx, *, limit: int, after: int) -> int:
         if row.tenant_id is None:
             _refuse(tx, row, [Problem("unknown_tenant", "there is no tenant of this name", "#tenant")])
             continue
-        request = read_request(row.request)
+        request = _read(row.request)
         if isinstance(request, NewEvent):
             by_tenant.setdefault(row.tenant_id, []).append((row, request))
         else:
@@ -85,6 +94,13 @@ def _take(tx: Tx, *, limit: int, after: int) -> int:
     for tenant_id, asked in sorted(by_tenant.items()):
         _accept(tx, tenant_id, asked)
     return len(found)
+
+
+def _read(text: str) -> NewEvent | list[Problem]:
+    try:
+        return read_request(orjson.loads(text))
+    except orjson.JSONDecodeError:
+        return [Problem("invalid_field", "holds a number that is too large, or is nested too deep")]
 
 
 def _accept(tx: Tx, tenant_id: UUID, asked: Sequence[tuple[Any, NewEvent]]) -> None:

@@ -42,7 +42,8 @@ RETURNING a.id
 
 READ = """
 SELECT a.id, a.next_check_at AS claimed_until, a.intent_id,
-       a.route_id, a.state, a.check_count, a.horizon_at, a.prepared_at, a.body_hash, a.taken,
+       a.route_id, a.state, a.check_count, a.horizon_at, a.body_hash, a.hash_key_id, a.taken,
+       coalesce(a.prepared_at, a.created_at) AS sent_from, coalesce(a.prepared_at, a.answered_at) AS sent_until,
        a.not_found_count, c.sealed_address, k.id AS key_id, k.wrapped_key, i.gate_hash, i.tenant_id,
        (SELECT remote_id FROM remote_id r WHERE r.attempt_id = a.id ORDER BY part LIMIT 1) AS remote_id
 FROM attempt a JOIN intent i ON i.id = a.intent_id JOIN contact c ON c.id = i.contact_id
@@ -51,11 +52,12 @@ WHERE a.id = ANY(%(ids)s::uuid[])
 """
 
 # Whoever else could be the message that the carrier has: same route, same address, same text, no
-# remote id of its own, prepared at about the same time.
+# remote id of its own, prepared at about the same time (in a restored ledger: at an unknown one).
 RIVALS = """
 SELECT a.id FROM attempt a JOIN intent i ON i.id = a.intent_id
 WHERE a.route_id = %(route)s AND i.tenant_id = %(tenant)s AND i.gate_hash = %(gate)s AND a.body_hash = %(body)s
-  AND a.id <> %(id)s AND a.state <> 'queued' AND a.prepared_at BETWEEN %(since)s AND %(until)s
+  AND a.id <> %(id)s AND a.state IN ('prepared', 'submitted', 'unknown', 'failed', 'delivered')
+  AND coalesce(a.prepared_at, a.answered_at) >= %(since)s AND coalesce(a.prepared_at, a.created_at) <= %(until)s
   AND NOT EXISTS (SELECT FROM remote_id r WHERE r.attempt_id = a.id)
   AND (a.error_class IS NULL OR a.error_class NOT IN ('not_handed_off', 'throttled', 'auth_config'))
 """
@@ -117,8 +119,7 @@ def _ask(attempt: Any, route: Route, carrier_of: CarrierOf) -> Answer:  # noqa: 
         carrier = carrier_of(route.settings)
         if attempt.remote_id is not None and route.capabilities.polls:
             return _poll(attempt, carrier)
-        # Without `prepared` (a restored ledger) there is no time to look around.
-        if attempt.remote_id is None and route.capabilities.looks_up and attempt.prepared_at is not None:
+        if attempt.remote_id is None and route.capabilities.looks_up:
             return _look_up(attempt, route, carrier)
     except DaybookError as error:
         log.error("poll_fault", attempt_id=str(attempt.id), cause=type(error).__name__)
@@ -144,7 +145,7 @@ def _look_up(attempt: Any, route: Route, carrier: Carrier) -> Answer:  # noqa: A
     if isinstance(listed, Unanswered):
         log.info("look_up_unanswered", attempt_id=str(attempt.id), why=listed.why)
         return Answer(attempt)
-    since, until = attempt.prepared_at - CLOCK_SLACK, attempt.prepared_at + CLOCK_SLACK
+    since, until = attempt.sent_from - CLOCK_SLACK, attempt.sent_until + CLOCK_SLACK
     alike = [c for c in listed if _is_alike(c, attempt, route, since, until)]
     free, rivals = transact(lambda tx: _claims(tx.session, attempt, alike, since, until))
     log.info("look_up", attempt_id=str(attempt.id), alike=len(alike), free=len(free), rivals=rivals)
@@ -156,7 +157,8 @@ def _look_up(attempt: Any, route: Route, carrier: Carrier) -> Answer:  # noqa: A
 
 
 def _is_alike(found: Candidate, attempt: Any, route: Route, since: datetime, until: datetime) -> bool:  # noqa: ANN401
-    same_text = same_bytes(keyed_hash("body", found.body.encode()).digest, bytes(attempt.body_hash))
+    theirs = keyed_hash("body", found.body.encode(), key_id=attempt.hash_key_id)
+    same_text = same_bytes(theirs.digest, bytes(attempt.body_hash))
     senders = {route.settings.sender, route.settings.settings.get("messaging_service_sid")}
     return same_text and found.sender in senders and since <= found.created_at <= until
 

@@ -65,6 +65,12 @@ def settings() -> Settings:
     return Settings.from_env(os.environ)
 
 
+@cache
+def failpoint_rules() -> tuple[str, str]:
+    """Give the failpoints' rules and folder; both are empty everywhere but in tests."""
+    return os.environ.get("DAYBOOK_FAILPOINTS", ""), os.environ.get("DAYBOOK_FAILPOINTS_FOLDER", "")
+
+
 def database_url(url: str) -> str:
     """Name the driver: Heroku says postgres://, which SQLAlchemy no longer knows."""
     scheme, found, rest = url.partition("://")

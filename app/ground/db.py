@@ -22,8 +22,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
+from app.ground import failpoints
 from app.ground.config import settings
 from app.ground.errors import DaybookError
+from app.ground.failpoints import FailpointHit
 from models.base import Base
 
 set_json_loads(orjson.loads)
@@ -117,10 +119,13 @@ def transact(work: Callable[[Tx], T]) -> T:
 
 
 def _run_once(work: Callable[[Tx], T]) -> T:
+    passing = failpoints.around(work)
     with Session(engine(), expire_on_commit=False) as session:
         boottime = time.clock_gettime(time.CLOCK_BOOTTIME)
         try:
-            result = work(Tx(session, begin(session), boottime))
+            now = begin(session)
+            passing("begun")
+            result = work(Tx(session, now, boottime))
             session.flush()
         except PoolTimeout as error:
             raise DatabaseAway("every connection of this process is in use") from error
@@ -132,7 +137,12 @@ def _run_once(work: Callable[[Tx], T]) -> T:
                 raise DatabaseBusy(type(_cause(error)).__name__) from error
             raise
         try:
+            passing("before_commit")
             session.commit()
+            passing("committed")
+        except FailpointHit as error:
+            session.invalidate()
+            raise CommitUnknown(type(error).__name__) from error
         except (DBAPIError, PsycopgError) as error:
             if _connection_broke(error):
                 session.invalidate()

@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from app.ground.config import settings
+from app.ground.errors import DaybookError
 
 KEY_PREFIX: Final = "dbk"
 
@@ -23,10 +24,26 @@ class KeyedHash:
     digest: bytes
 
 
-def keyed_hash(purpose: str, value: bytes) -> KeyedHash:
-    """Hash a value under the newest key of the hash ring; different purposes never collide."""
-    key_id, secret = settings().hash_ring[0]
-    return KeyedHash(key_id, hmac.digest(secret, purpose.encode() + b"\0" + value, "sha256"))
+class HashKeyMissing(DaybookError):
+    """The ring does not hold the key that made this hash: put it back into DAYBOOK_HASH_RING."""
+
+
+def keyed_hash(purpose: str, value: bytes, *, key_id: str | None = None) -> KeyedHash:
+    """Hash a value under the newest key of the hash ring, or the one named; different purposes never collide."""
+    ring = settings().hash_ring
+    for ring_id, secret in ring:
+        if key_id in {None, ring_id}:
+            return KeyedHash(ring_id, hmac.digest(secret, purpose.encode() + b"\0" + value, "sha256"))
+    raise HashKeyMissing(f"the hash ring has no key {key_id!r}: add it to DAYBOOK_HASH_RING")
+
+
+def lasting_hash(purpose: str, value: bytes) -> KeyedHash:
+    """Hash a value under the oldest key of the ring.
+
+    What people are found by (their gate, their suppressions) must not move when a newer key comes in
+    front: the last key of the ring stays for as long as its hashes are in the books.
+    """
+    return keyed_hash(purpose, value, key_id=settings().hash_ring[-1][0])
 
 
 def attempt_key(attempt_id: UUID) -> str:

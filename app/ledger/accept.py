@@ -168,7 +168,8 @@ def _accept_one(known: _Known, request: NewEvent) -> EventView | Refused | UUID:
     digest = keyed_hash("content", request.content)
     before = known.events.get(name)
     if before is not None:  # compared before every check that time can change
-        if not same_bytes(bytes(before.content_hash), digest.digest):
+        ours = keyed_hash("content", request.content, key_id=before.hash_key_id)
+        if not same_bytes(bytes(before.content_hash), ours.digest):
             return Refused((Problem("key_reused", "this key was used with other content", "/key"),))
         fresh = known.fresh.get(name)
         return replace(fresh, duplicate=True) if fresh else UUID(str(before.id))
@@ -183,7 +184,7 @@ def _accept_one(known: _Known, request: NewEvent) -> EventView | Refused | UUID:
         return Refused((text,))
     view = _write_event(known, request, template, digest, text)
     known.fresh[name] = view
-    known.events[name] = _Fresh(view.event_id, digest.digest)
+    known.events[name] = _Fresh(view.event_id, digest.digest, digest.key_id)
     return view
 
 
@@ -200,6 +201,7 @@ def _text_of(request: NewEvent, template: Any) -> str | Problem:  # noqa: ANN401
 class _Fresh:
     id: UUID
     content_hash: bytes
+    hash_key_id: str
 
 
 def _template_of(known: _Known, request: NewEvent) -> Any:  # noqa: ANN401 - a row of TEMPLATES, or a Problem

@@ -104,7 +104,7 @@ def end_intents(session: Session, books: Books, reasons: Mapping[UUID, str], *, 
     taken = {i: any(was_taken(a) for a in books.attempts_of(i)) for i in ids}
     freed = rows(session, CLOSE_INTENTS, ids=ids, holds=[taken[i] for i in ids], reasons=[reasons[i] for i in ids], now=now)
     rows(session, SETTLE_REVIEWS, ids=ids, now=now)
-    promote_joined(session, [books.intents[row.id] for row in freed if not row.holds_key], now=now)
+    promote_joined(session, [row.id for row in freed if not row.holds_key], now=now)
 
 
 def _change(books: Books, closing: Closing, attempt_id: UUID) -> Change:

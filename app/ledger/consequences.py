@@ -258,7 +258,11 @@ class Desk:
 
     def free_slots(self) -> None:
         """Give the gate's slot back where nothing was taken, for certain."""
-        free = [h for h in self.heard.values() if h.state is AttemptState.FAILED and h.applied and not h.taken]
+        free = [
+            h
+            for h in self.heard.values()
+            if h.state is AttemptState.FAILED and h.applied and not h.taken and not self._may_have_reached(h.attempt)
+        ]
         if free:
             intents = [self.books.intents[h.attempt.intent_id] for h in free]
             lock_gates(self.session, {(i.tenant_id, bytes(i.gate_hash)) for i in intents})
@@ -271,6 +275,11 @@ class Desk:
                 attempts=[str(h.attempt.id) for h in free],
                 now=self.now,
             )
+
+    def _may_have_reached(self, attempt: Any) -> bool:  # noqa: ANN401 - a locked row
+        """Say whether another attempt of the intent was, or may have been, taken: the person's cooldown is that one's."""
+        others = [_Now.of(a, self.heard.get(a.id)) for a in self.books.attempts_of(attempt.intent_id) if a.id != attempt.id]
+        return any(other.taken or other.state in {AttemptState.PREPARED, AttemptState.UNKNOWN} for other in others)
 
     def settle(self, intent_id: UUID) -> None:
         """Decide what follows for one intent."""

@@ -45,5 +45,6 @@ def count_not_found(session: Session, attempt_ids: Sequence[UUID], *, now: datet
 def _counts(attempt: Any, route: Route, now: datetime) -> bool:  # noqa: ANN401 - a locked row
     if attempt.state != AttemptState.UNKNOWN or attempt.taken or not route.capabilities.lookup_conclusive:
         return False
-    settled_at = attempt.prepared_at + timedelta(seconds=settings().handoff_seconds) + route.settling_for
+    # A restored ledger may not know when it was prepared: certainly not after the first word of it.
+    settled_at = (attempt.prepared_at or attempt.answered_at) + timedelta(seconds=settings().handoff_seconds) + route.settling_for
     return bool(now >= settled_at)

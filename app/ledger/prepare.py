@@ -15,7 +15,7 @@ from app.carriers.base import Submission
 from app.ground.db import Rows, Statement, insertion, pipelined, rows
 from app.ground.errors import DaybookError
 from app.ground.ids import AttemptId, IntentId, Lease
-from app.ground.keys import keyed_hash, same_bytes
+from app.ground.keys import keyed_hash, lasting_hash, same_bytes
 from app.ledger import state
 from app.ledger.books import Books, gates_locked, lock_books
 from app.ledger.decide import slot_of
@@ -119,7 +119,7 @@ def _lock_gates_and_read(
 ) -> tuple[dict[tuple[UUID, bytes], Any], dict[UUID, Any], dict[UUID, Rows]]:
     intents = [books.intents[books.attempts[i].intent_id] for i in attempt_ids]
     keys = sorted({(i.tenant_id, bytes(i.gate_hash)) for i in intents})
-    hash_key_id = keyed_hash("gate", b"").key_id
+    hash_key_id = lasting_hash("gate", b"").key_id
     new = [
         {"tenant_id": t, "address_hash": h, "hash_key_id": hash_key_id, "slots": {}, "suppressed_at": None, "changed_at": now}
         for t, h in keys
@@ -226,7 +226,7 @@ class _Page:
         payload = key.open(facts.payload)
         text = body_for(facts.bodies, locale=payload["locale"], default_locale=facts.default_locale)
         body = render(text, payload["data"])
-        if not same_bytes(keyed_hash("body", body.encode()).digest, bytes(attempt.body_hash)):
+        if not same_bytes(keyed_hash("body", body.encode(), key_id=attempt.hash_key_id).digest, bytes(attempt.body_hash)):
             raise ArtifactMismatch("the text is not the one that was accepted")
         address: str = key.open(facts.sealed_address)
         return Submission(attempt.attempt_key, address, body, intent.expires_at - self.now)

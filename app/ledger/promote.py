@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,7 @@ from app.ledger.open import ORDER, Entries, Opening, open_intent
 from app.ledger.surroundings import statements, surroundings_of
 from app.people.vault import open_vault_key
 from app.render import body_for, render
+from policy.states import PublicState
 from policy.words import Category, Channel
 
 # A fresh snapshot after the close: an acceptance that joined before the intent was locked has
@@ -37,19 +38,20 @@ ORDER BY e.tenant_id, e.business_key, j.channel, e.accepted_at DESC, e.id DESC
 """
 
 
-def promote_joined(session: Session, freed: Sequence[Any], *, now: datetime) -> list[UUID]:
-    """Open an intent for the newest event that joined each freed intent; return the new intents."""
-    if not freed:
-        return []
-    joined = rows(session, NEWEST_JOINED, ids=sorted(i.id for i in freed), now=now)
-    if not joined:
-        return []
-    gates = [(j.tenant_id, bytes(j.address_hash)) for j in joined]
-    around = surroundings_of(session, pipelined(session, statements({j.tenant_id for j in joined}, gates, now=now)))
-    entries = Entries()
-    opened = [open_intent(entries, _opening(j), around, now=now).intent_id for j in joined]
-    pipelined(session, entries.statements(ORDER))
-    return opened
+def promote_joined(session: Session, freed: Iterable[UUID], *, now: datetime) -> None:
+    """Open an intent for the newest event that joined each freed intent; if that closes at once, for the next."""
+    ids = sorted(freed)
+    while ids:
+        joined = rows(session, NEWEST_JOINED, ids=ids, now=now)
+        if not joined:
+            return
+        gates = [(j.tenant_id, bytes(j.address_hash)) for j in joined]
+        around = surroundings_of(session, pipelined(session, statements({j.tenant_id for j in joined}, gates, now=now)))
+        entries = Entries()
+        opened = [open_intent(entries, _opening(j), around, now=now) for j in joined]
+        pipelined(session, entries.statements(ORDER))
+        # Each turn gives an intent to one more event of the key, so this ends.
+        ids = sorted(view.intent_id for view in opened if view.state not in {PublicState.QUEUED, PublicState.DEFERRED})
 
 
 def _opening(joined: Any) -> Opening:  # noqa: ANN401 - a row of NEWEST_JOINED

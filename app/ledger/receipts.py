@@ -179,9 +179,8 @@ def _keep(
             "received_at": now,
         }
         pipelined(session, [insertion(ReceiptRaw, [raw])])
-    told = (
-        told_of(kept.id, match.attempt_id, reports) if match and kept.status in {"waiting", "unmatched"} and not duplicate else ()
-    )
+    # Of what is kept, so that a repetition observes under the same ids what nobody has observed yet.
+    told = told_of(kept.id, kept.attempt_id, kept.reports) if kept.status == "waiting" else ()
     return Kept(ReceiptId(kept.id), kept.status, duplicate, told)
 
 

@@ -23,6 +23,8 @@ STAKE_MAX: Final = 1_000_000_000
 INT_MAX: Final = 2**53  # what every JSON reader keeps exactly
 BUSINESS_KEY_LENGTH: Final = 2000  # percent-encoded; Postgres indexes at most 2,704 bytes
 RFC_3339: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})")
+# The shape of an address in what is kept in clear; the audit looks for the same.
+LOOKS_PERSONAL: Final = re.compile(r"(?:\+|%2[Bb])[0-9]{8,15}|[A-Za-z0-9._+-]+(?:@|%40)[A-Za-z0-9-]+\.[A-Za-z]{2,}")
 KEY: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
 TEMPLATE: Final = re.compile(r"([a-z0-9][a-z0-9._-]{0,99})(?:@([1-9][0-9]{0,5}))?")
 FIELDS: Final = frozenset(
@@ -88,7 +90,7 @@ class _Reader:
 
     def fields(self, raw: Mapping[str, Any], known: frozenset[str], pointer: str = "") -> None:
         for name in sorted(set(raw) - known):
-            self.wrong(f"{pointer}/{_escaped(name)}", "is not a field of this request", "unknown_field")
+            self.wrong(f"{pointer}/{_named(name)}", "is not a field of this request", "unknown_field")
 
     def mapping(self, raw: Mapping[str, Any], name: str, *, required: bool = False) -> Mapping[str, Any]:
         value = raw.get(name)
@@ -107,6 +109,9 @@ class _Reader:
             return None
         if not _is_printable(value):
             self.wrong(pointer, "must not hold control characters or half of a surrogate pair")
+            return None
+        if LOOKS_PERSONAL.search(value):
+            self.wrong(pointer, "must not hold an address: it is kept in clear", "personal_value")
             return None
         return value
 
@@ -130,7 +135,7 @@ class _Reader:
         if len(values) > ENTRY_COUNT:
             self.wrong(pointer, f"must not have more than {ENTRY_COUNT} entries")
         for name, value in values.items():
-            place = f"{pointer}/{_escaped(name)}"
+            place = f"{pointer}/{_named(name)}"
             if not 1 <= len(name) <= TEXT_LENGTH or not _is_printable(name):
                 self.wrong(place, f"must be named by 1 to {TEXT_LENGTH} printable characters")
             if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -141,6 +146,11 @@ class _Reader:
                 self.wrong(place, "must be a finite number")
             elif isinstance(value, str) and (len(value) > length or not _is_printable(value, lines=True)):
                 self.wrong(place, f"must be at most {length} characters, without control characters or half surrogate pairs")
+
+    def impersonal(self, values: Mapping[str, Any], pointer: str) -> None:
+        for name, value in values.items():
+            if LOOKS_PERSONAL.search(f"{name}\n{value}"):
+                self.wrong(f"{pointer}/{_named(name)}", "must not hold an address: it is kept in clear", "personal_value")
 
 
 def read_request(raw: object, *, header_key: str | None = None) -> NewEvent | list[Problem]:
@@ -154,6 +164,7 @@ def read_request(raw: object, *, header_key: str | None = None) -> NewEvent | li
     data, metadata = reader.mapping(raw, "data"), reader.mapping(raw, "metadata")
     reader.entries(data, "/data", length=VALUE_LENGTH, kinds=(str, int, float, bool))
     reader.entries(metadata, "/metadata", length=TEXT_LENGTH, kinds=(str,))
+    reader.impersonal(metadata, "/metadata")
     template = _read_template(reader, raw)
     number = _read_number(reader, recipient)
     event_type = reader.text(raw, "type", "/type", required=True)
@@ -205,6 +216,8 @@ def _read_key(reader: _Reader, raw: Mapping[str, Any], header_key: str | None) -
         key = read_key(value) if isinstance(value, str) else None
         if key is None:
             reader.wrong(place, "must be 1 to 255 printable ASCII characters", "invalid_key")
+        elif LOOKS_PERSONAL.search(key):
+            reader.wrong(place, "must not hold an address: it is kept in clear", "personal_value")
         else:
             found[key] = place
     if len(found) > 1:
@@ -217,7 +230,7 @@ def _read_number(reader: _Reader, recipient: Mapping[str, Any]) -> Number | None
     if text is None:
         reader.wrong("/recipient/sms", "is needed: no address is stored for this recipient", "no_address")
         return None
-    if not isinstance(text, str) or len(text) > TEXT_LENGTH:
+    if not isinstance(text, str) or len(text) > TEXT_LENGTH or not _is_printable(text):
         reader.wrong("/recipient/sms", "must be a telephone number in international form", "invalid_number")
         return None
     try:
@@ -281,6 +294,11 @@ def _read_stake(reader: _Reader, raw: Mapping[str, Any]) -> Mapping[str, Any] | 
 
 def _business_key(*parts: str) -> str:
     return "/".join(quote(part, safe="") for part in parts)
+
+
+def _named(name: str) -> str:
+    """Name a field in a pointer, unless the name is an address: errors are kept in clear."""
+    return "?" if LOOKS_PERSONAL.search(name) else _escaped(name)
 
 
 def _escaped(name: str) -> str:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.ground.db import insertion, pipelined, rows
 from models.work import Tally
+from policy.words import NOT_TAKEN
 
 READ = """
 SELECT t.n, t.state, t.from_state, t.reason, i.category, a.ordinal,
@@ -22,6 +23,9 @@ SELECT t.n, t.state, t.from_state, t.reason, i.category, a.ordinal,
        extract(epoch FROM t.at - a.prepared_at) AS since_handoff,
        NOT EXISTS (SELECT FROM transition o
                    WHERE o.intent_id = t.intent_id AND o.attempt_id = t.attempt_id AND o.n < t.n) AS is_first,
+       NOT EXISTS (SELECT FROM transition o
+                   WHERE o.intent_id = t.intent_id AND o.attempt_id = t.attempt_id AND o.n < t.n
+                     AND o.state IN ('delivered', 'failed')) AS is_first_end,
        t.from_state IN ('queued', 'deferred') AND t.state IN ('handed_off', 'unknown', 'failed', 'delivered')
          AND (t.reason IS NULL OR t.reason NOT IN ('not_handed_off', 'throttled', 'auth_config')) AS is_handoff
 FROM transition t JOIN intent i ON i.id = t.intent_id JOIN attempt a ON a.id = t.attempt_id
@@ -45,7 +49,8 @@ def add_up(session: Session, transition_ids: Sequence[UUID]) -> None:
         if row.is_handoff:
             counts["handoffs", row.category] += 1
             _observe(counts, sums, "handoff_after", row.category, row.handoff_after)
-        if row.state in {"delivered", "failed"} and row.since_handoff is not None:
+        ended = row.state in {"delivered", "failed"} and row.is_first_end and row.reason not in NOT_TAKEN
+        if ended and row.since_handoff is not None:
             _observe(counts, sums, "terminal_after", row.category, row.since_handoff)
         counts["transitions", row.state] += 1
     values = {**{k: float(v) for k, v in counts.items()}, **sums}

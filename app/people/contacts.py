@@ -10,7 +10,7 @@ import phonenumbers
 import phonenumbers.timezone
 
 from app.ground.errors import DaybookError
-from app.ground.keys import KeyedHash, keyed_hash
+from app.ground.keys import KeyedHash, lasting_hash
 
 UNKNOWN_ZONE = "Etc/Unknown"
 LETTERS = re.compile(r"[A-Za-z]")
@@ -60,4 +60,4 @@ def read_number(text: str) -> Number:
 
 def address_hash(channel: str, address: str) -> KeyedHash:
     """Hash a normalised address: the same person's gate, suppression and contact meet under it."""
-    return keyed_hash(f"address/{channel}", address.encode())
+    return lasting_hash(f"address/{channel}", address.encode())

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.ground.db import insertion, pipelined
 from app.ground.ids import new_id
-from app.ground.keys import keyed_hash
+from app.ground.keys import lasting_hash
 from models.people import Suppression
 from models.work import Gate
 
@@ -31,7 +31,7 @@ def suppress(
     now: datetime,
 ) -> UUID:
     """Keep a suppression of an address in one category, or in all; return its id."""
-    hash_key_id = keyed_hash("gate", b"").key_id
+    hash_key_id = lasting_hash("gate", b"").key_id
     gate = {
         "tenant_id": tenant_id,
         "address_hash": address_hash,

@@ -15,7 +15,7 @@ import pytest
 
 from app.carriers.base import NotHandedOff, Refused, RouteSettings, SendResult, Submitted, Throttled, Unanswered, Unknown
 from app.carriers.http import MAX_ANSWER_OCTETS, HttpCarrier, RouteMisconfigured, boottime, retry_after
-from app.carriers.registry import CARRIERS, open_carrier
+from app.carriers.registry import OVER_HTTP, open_carrier
 from policy.words import ErrorClass, Reason
 from tests.carriers.wire import FAR_AWAY, Peer, closed_port, http, kannel_route, peer, submission, twilio_route
 
@@ -74,13 +74,13 @@ WAYS: Final[dict[str, tuple[Callable[[], AbstractContextManager[Peer]], SendResu
 }
 
 
-@pytest.fixture(params=sorted(CARRIERS))
+@pytest.fixture(params=sorted(OVER_HTTP))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 def opened(name: str, url: str, timeout: httpx.Timeout = PATIENT, clock: Callable[[], float] = boottime) -> Opened:
-    return closing(CARRIERS[name](ROUTES[name](url), send_timeout=timeout, ask_timeout=timeout, clock=clock))
+    return closing(OVER_HTTP[name](ROUTES[name](url), send_timeout=timeout, ask_timeout=timeout, clock=clock))
 
 
 def timeout_for(way: str) -> httpx.Timeout:
@@ -89,7 +89,7 @@ def timeout_for(way: str) -> httpx.Timeout:
 
 def answering(name: str, response: httpx.Response, timeout: httpx.Timeout = PATIENT) -> Opened:
     transport = httpx.MockTransport(lambda _: response)
-    return closing(CARRIERS[name](ROUTES[name]("http://carrier.test"), transport=transport, send_timeout=timeout))
+    return closing(OVER_HTTP[name](ROUTES[name]("http://carrier.test"), transport=transport, send_timeout=timeout))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -195,7 +195,7 @@ def test_an_error_of_unknown_kind_is_unknown_even_before_the_write(name: str) ->
     def fails(_: httpx.Request) -> httpx.Response:
         raise httpx.ReadError("reset")
 
-    carrier = CARRIERS[name](ROUTES[name]("http://carrier.test"), transport=httpx.MockTransport(fails))
+    carrier = OVER_HTTP[name](ROUTES[name]("http://carrier.test"), transport=httpx.MockTransport(fails))
 
     with closing(carrier) as adapter:
         assert adapter.send(submission(), deadline=FAR_AWAY) == Unknown(Reason.TIMED_OUT, "ReadError")

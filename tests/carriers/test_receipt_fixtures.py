@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from app.carriers.base import Call, RouteSettings
-from app.carriers.registry import CARRIERS, open_carrier
+from app.carriers.registry import OVER_HTTP, open_carrier
 from policy.states import AttemptState
 from policy.words import ErrorClass, Reason
 from tests.carriers.wire import kannel_route, twilio_route
@@ -19,7 +19,7 @@ Line = dict[str, Any]
 
 PATH: Final = Path(__file__).parents[1] / "fixtures" / "receipts.jsonl"
 ALL: Final[list[Line]] = [json.loads(line) for line in PATH.read_text(encoding="utf-8").splitlines()]
-LINES: Final = {line["id"]: line for line in ALL if line["carrier"] in CARRIERS}
+LINES: Final = {line["id"]: line for line in ALL if line["carrier"] in OVER_HTTP}
 READABLE: Final = [name for name, line in LINES.items() if "verdict" not in line["expect"]]
 QUARANTINED: Final = [name for name, line in LINES.items() if line["expect"].get("verdict") == "quarantine"]
 REJECTED: Final = [name for name, line in LINES.items() if line["expect"].get("verdict") == "reject"]

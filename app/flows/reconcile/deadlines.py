@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.flows.keep import observe_until_kept
-from app.ground.db import rows, transact
+from app.ground.db import Tx, rows, transact
 from app.ground.ids import AttemptId
-from app.ledger.observe import Told
+from app.ledger.books import claim_books, intents_of
+from app.ledger.observe import Told, observe
 from policy.states import AttemptState
 from policy.words import Reason, Source
 
@@ -20,6 +20,14 @@ PAGE: Final = 200
 
 def put_in_doubt() -> int:
     """Move a page of prepared attempts past their deadline to unknown; a late answer still counts."""
-    passed = transact(lambda tx: rows(tx.session, PASSED, now=tx.now, limit=PAGE))
-    told = [Told(AttemptId(r.id), AttemptState.UNKNOWN, Source.RECONCILE, reason=Reason.NO_ANSWER) for r in passed]
-    return len(observe_until_kept(told))
+    return transact(_doubt)
+
+
+def _doubt(tx: Tx) -> int:
+    passed = {row.id for row in rows(tx.session, PASSED, now=tx.now, limit=PAGE)}
+    # Looked at again under the locks: an answer that came since is no "no answer", and would be
+    # outranked by it. What somebody holds is being answered now.
+    books = claim_books(tx.session, intents_of(tx.session, passed).values())
+    still = [a.id for a in books.attempts.values() if a.id in passed and a.state == AttemptState.PREPARED]
+    told = [Told(AttemptId(i), AttemptState.UNKNOWN, Source.RECONCILE, reason=Reason.NO_ANSWER) for i in still]
+    return len(observe(tx.session, told, now=tx.now))

@@ -68,7 +68,8 @@ JOIN intent i ON i.id = j.intent_id
 WHERE i.holds_key OR i.closed_at IS NULL
 """
 
-# Opening the next intent happens in the transaction that frees the key, at the same `now`.
+# Opening the next intent happens in the transaction that frees the key, at the same `now`. An event
+# that was cancelled while it waited gets none.
 NOT_PROMOTED = """
 SELECT j.event_id, i.id AS intent_id
 FROM scope s JOIN intent i ON i.id = s.id JOIN joining j ON j.intent_id = i.id
@@ -77,6 +78,8 @@ WHERE i.closed_at IS NOT NULL AND NOT i.holds_key AND e.expires_at > i.closed_at
   AND NOT EXISTS (SELECT FROM intent n JOIN transition t ON t.intent_id = n.id AND t.n = 1
                   WHERE n.tenant_id = i.tenant_id AND n.business_key = i.business_key AND n.channel = i.channel
                     AND n.id <> i.id AND t.at >= i.closed_at)
+  AND NOT EXISTS (SELECT FROM operator_action c
+                  WHERE c.tenant_id = j.tenant_id AND c.verb = 'cancel' AND c.subject ->> 'event_id' = j.event_id::text)
 """
 
 UNLIKE_ITS_EVENT = """

@@ -54,7 +54,8 @@ WHERE (a.next_check_at IS NULL AND (a.state IN ('prepared', 'submitted') OR (a.s
 WAITS_WITHOUT_REASON = """
 SELECT o.attempt_id
 FROM outbox o JOIN intent i ON i.id = o.intent_id
-WHERE (o.reason IS NULL AND o.lease IS NULL AND o.due_at > %(now)s + interval '1 minute') OR (i.state = 'deferred' AND i.reason IS NULL)
+WHERE (o.reason IS NULL AND o.lease IS NULL AND o.due_at > %(now)s + interval '1 minute')
+   OR (i.state = 'deferred' AND i.reason IS NULL)
 """
 
 CLOSED_WITHOUT_REASON = """

@@ -205,6 +205,7 @@ def upgrade() -> None:
         sa.CheckConstraint("status IN ('waiting', 'accepted', 'refused')", name=op.f("ck_inlet_status")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_inlet")),
     )
+    op.create_index("ix_inlet_refused", "inlet", ["id"], unique=False, postgresql_where=sa.text("status = 'refused'"))
     op.create_index("ix_inlet_waiting", "inlet", ["id"], unique=False, postgresql_where=sa.text("status = 'waiting'"))
     op.create_table(
         "observation",
@@ -247,7 +248,11 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_operator_action")),
     )
     op.create_index(
-        "ix_operator_action_event", "operator_action", [sa.literal_column("(subject ->> 'event_id')"), "verb"], unique=False
+        "ix_operator_action_cancel",
+        "operator_action",
+        ["tenant_id", sa.literal_column("(subject ->> 'event_id')")],
+        unique=False,
+        postgresql_where=sa.text("verb = 'cancel'"),
     )
     op.create_table(
         "outbox",
@@ -362,6 +367,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("route_id", "dedupe_key", name=op.f("uq_receipt_route_id_dedupe_key")),
     )
     op.create_index(op.f("ix_receipt_attempt_id"), "receipt", ["attempt_id"], unique=False)
+    op.create_index(
+        "ix_receipt_quarantined", "receipt", ["received_at"], unique=False, postgresql_where=sa.text("status = 'quarantined'")
+    )
     op.create_index(
         "ix_receipt_unobserved",
         "receipt",
@@ -604,7 +612,13 @@ def upgrade() -> None:
         sa.UniqueConstraint("attempt_key", name=op.f("uq_attempt_attempt_key")),
         sa.UniqueConstraint("intent_id", "ordinal", name=op.f("uq_attempt_intent_id_ordinal")),
     )
-    op.create_index("ix_attempt_doubtful", "attempt", ["route_id"], unique=False, postgresql_where=sa.text("state = 'unknown'"))
+    op.create_index(
+        "ix_attempt_doubtful",
+        "attempt",
+        ["route_id"],
+        unique=False,
+        postgresql_where=sa.text("state = 'unknown' AND next_check_at IS NOT NULL"),
+    )
     op.create_index(
         "ix_attempt_next_check",
         "attempt",
@@ -635,7 +649,9 @@ def downgrade() -> None:
     op.drop_table("joining")
     op.drop_index("ix_attempt_queued", table_name="attempt", postgresql_where=sa.text("state = 'queued'"))
     op.drop_index("ix_attempt_next_check", table_name="attempt", postgresql_where=sa.text("next_check_at IS NOT NULL"))
-    op.drop_index("ix_attempt_doubtful", table_name="attempt", postgresql_where=sa.text("state = 'unknown'"))
+    op.drop_index(
+        "ix_attempt_doubtful", table_name="attempt", postgresql_where=sa.text("state = 'unknown' AND next_check_at IS NOT NULL")
+    )
     op.drop_table("attempt")
     op.drop_index("uq_intent_holder", table_name="intent", postgresql_where=sa.text("holds_key"))
     op.drop_index("ix_intent_open", table_name="intent", postgresql_where=sa.text("closed_at IS NULL"))
@@ -657,6 +673,7 @@ def downgrade() -> None:
     op.drop_table("refused_receipt")
     op.drop_table("receipt_raw")
     op.drop_index("ix_receipt_unobserved", table_name="receipt", postgresql_where=sa.text("status IN ('waiting', 'unmatched')"))
+    op.drop_index("ix_receipt_quarantined", table_name="receipt", postgresql_where=sa.text("status = 'quarantined'"))
     op.drop_index(op.f("ix_receipt_attempt_id"), table_name="receipt")
     op.drop_table("receipt")
     op.drop_index(op.f("ix_policy_version_tenant_id_effective_from"), table_name="policy_version")
@@ -670,11 +687,12 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_outbox_lane_route_id_claimable_at_attempt_id"), table_name="outbox")
     op.drop_index(op.f("ix_outbox_intent_id"), table_name="outbox")
     op.drop_table("outbox")
-    op.drop_index("ix_operator_action_event", table_name="operator_action")
+    op.drop_index("ix_operator_action_cancel", table_name="operator_action", postgresql_where=sa.text("verb = 'cancel'"))
     op.drop_table("operator_action")
     op.drop_index(op.f("ix_observation_attempt_id"), table_name="observation")
     op.drop_table("observation")
     op.drop_index("ix_inlet_waiting", table_name="inlet", postgresql_where=sa.text("status = 'waiting'"))
+    op.drop_index("ix_inlet_refused", table_name="inlet", postgresql_where=sa.text("status = 'refused'"))
     op.drop_table("inlet")
     op.drop_table("heartbeat")
     op.drop_table("gate")
