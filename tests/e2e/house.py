@@ -42,6 +42,7 @@ class House:
     ready: Mapping[str, str]
     process: subprocess.Popen[bytes]
     folder: Path
+    environment: Mapping[str, str] = field(repr=False)
     api_key: str = ""
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30))
     offer: dict[str, Any] | None = None
@@ -52,7 +53,7 @@ class House:
 
     def as_tenant(self, api_key: str) -> House:
         """Give the same house with another tenant's key."""
-        return House(self.ready, self.process, self.folder, api_key, self.client)
+        return House(self.ready, self.process, self.folder, self.environment, api_key, self.client)
 
     # As an application.
 
@@ -134,7 +135,7 @@ class House:
 
     def daybook(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the command line beside the running house."""
-        env = child_environment() | {"DATABASE_URL": self.ready["database_url"], "REDIS_URL": self.ready["redis_url"]}
+        env = {**self.environment, "DAYBOOK_STATE": str(self.folder / "state"), "DAYBOOK_PUBLIC_URL": self.ready["base_url"]}
         return subprocess.run(
             [sys.executable, "-m", "cli", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
         )
@@ -173,4 +174,4 @@ def start_house(folder: Path, environment: Mapping[str, str], arguments: Sequenc
     output.close()
     eventually(lambda: ready.exists() or process.poll() is not None, seconds=START_SECONDS)
     assert process.poll() is None, (folder / "up.log").read_text()[-4000:]
-    return House(json.loads(ready.read_text()), process, folder)
+    return House(json.loads(ready.read_text()), process, folder, dict(environment))

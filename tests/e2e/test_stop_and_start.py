@@ -83,6 +83,7 @@ def test_whatever_is_killed_every_event_becomes_one_text(folder: Path) -> None:
         posted |= post_some(house)
         house.process.kill()  # and with it goes whoever would have cleaned up
         house.process.wait()
+        house.client.close()
         house = start_house(folder, environment)
         posted |= post_some(house)
 
