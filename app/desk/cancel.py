@@ -12,9 +12,8 @@ from app.desk.action import record_action
 from app.ground.db import rows
 from app.ground.errors import DaybookError
 from app.ledger.books import lock_books
-from app.ledger.close import cancel_intents
+from app.ledger.close import cancel_intents, was_taken
 from app.ledger.view import EventView, IntentView, read_events
-from policy.states import PublicState
 
 # With the intents it joined: an event that is cancelled while it waits must not be promoted, and
 # whoever promotes holds the lock of the intent that closes.
@@ -61,8 +60,8 @@ def cancel_event(session: Session, *, tenant_id: UUID, event_id: UUID, actor: st
         )
         cancel_intents(session, books, still_open, cause_id=action_id, now=now)
     event = read_events(session, tenant_id=tenant_id, event_ids=[event_id])[event_id]
-    before = {PublicState.QUEUED, PublicState.DEFERRED, PublicState.CANCELLED, PublicState.SUPPRESSED, PublicState.EXPIRED}
-    return Cancelled(event, tuple(i for i in event.intents if not i.joined and (i.state not in before or i.close_request)))
+    left = {i.id for i in own if any(was_taken(a) for a in books.attempts_of(i.id))}
+    return Cancelled(event, tuple(i for i in event.intents if i.intent_id in left))
 
 
 def _is_cancelled(session: Session, tenant_id: UUID, event_id: UUID) -> bool:

@@ -66,9 +66,9 @@ def settings() -> Settings:
 
 
 @cache
-def failpoint_rules() -> tuple[str, str]:
-    """Give the failpoints' rules and folder; both are empty everywhere but in tests."""
-    return os.environ.get("DAYBOOK_FAILPOINTS", ""), os.environ.get("DAYBOOK_FAILPOINTS_FOLDER", "")
+def failpoints_folder() -> str:
+    """Give the folder of failpoints; empty everywhere but in tests: there are none."""
+    return os.environ.get("DAYBOOK_FAILPOINTS", "")
 
 
 def database_url(url: str) -> str:

@@ -46,6 +46,10 @@ SELECT set_config('statement_timeout', %(statement)s, true), set_config('lock_ti
 """
 
 
+# Asked only where failpoints are on: a transaction that wrote nothing has no commit to lose.
+WROTE: Final = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL AS wrote"
+
+
 class CommitUnknown(DaybookError):
     """The connection broke while committing: the transaction may stand or not, and is not re-run."""
 
@@ -119,14 +123,13 @@ def transact(work: Callable[[Tx], T]) -> T:
 
 
 def _run_once(work: Callable[[Tx], T]) -> T:
-    passing = failpoints.around(work)
+    label = failpoints.label_of(work)
     with Session(engine(), expire_on_commit=False) as session:
         boottime = time.clock_gettime(time.CLOCK_BOOTTIME)
         try:
-            now = begin(session)
-            passing("begun")
-            result = work(Tx(session, now, boottime))
+            result = work(Tx(session, begin(session), boottime))
             session.flush()
+            label = label if label and rows(session, WROTE)[0].wrote else None
         except PoolTimeout as error:
             raise DatabaseAway("every connection of this process is in use") from error
         except (DBAPIError, PsycopgError) as error:
@@ -137,9 +140,9 @@ def _run_once(work: Callable[[Tx], T]) -> T:
                 raise DatabaseBusy(type(_cause(error)).__name__) from error
             raise
         try:
-            passing("before_commit")
+            _pass(label, "before_commit")
             session.commit()
-            passing("committed")
+            _pass(label, "committed")
         except FailpointHit as error:
             session.invalidate()
             raise CommitUnknown(type(error).__name__) from error
@@ -149,6 +152,11 @@ def _run_once(work: Callable[[Tx], T]) -> T:
                 raise CommitUnknown(type(_cause(error)).__name__) from error
             raise  # Postgres answered: it did not commit
         return result
+
+
+def _pass(label: str | None, place: str) -> None:
+    if label is not None:
+        failpoints.reach(f"{label}/{place}")
 
 
 def _cause(error: Exception) -> BaseException | None:

@@ -1,10 +1,13 @@
-"""Failpoints: named places where a test kills, stops or breaks this process. Off unless DAYBOOK_FAILPOINTS is set.
+"""Failpoints: named places where a test kills, stops or breaks this process. Off unless DAYBOOK_FAILPOINTS names a folder.
 
-`transact` has three for every piece of work (`begun`, `before_commit`, `committed`), named after the
-function that called it; the carriers' network has three (`write`, `written`, `answered`). A rule says
-at which passing of a label what happens: `flows.handoff._prepare/committed#3=kill`. Passings are
-counted over all processes of a run, in the folder that DAYBOOK_FAILPOINTS_FOLDER names, where a
-test also reads which labels were passed at all.
+`transact` has two for every piece of work that wrote something (`before_commit`, `committed`), named
+after the function it stands in; the carriers' network has three (`write`, `written`, `answered`). The
+folder's file `rules` says at which passing of a label what happens:
+
+    flows.handoff._prepare/committed#3=kill
+
+It is read at each passing, so that a test changes it while everything runs. Passings are counted
+over all processes in the file `passings`, where the test also reads which labels were passed.
 """
 
 from __future__ import annotations
@@ -13,17 +16,18 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from app.ground.config import failpoint_rules
+from app.ground.config import failpoints_folder
 from app.ground.errors import DaybookError
 
 HOLD_STEP_SECONDS: Final = 0.02
+EVERY: Final = 0
 
 
 class Action(StrEnum):
@@ -45,16 +49,15 @@ class FailpointHit(DaybookError):
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The rules of this run, and where its passings are counted."""
+    """Where the rules of this run are, and its passings are counted."""
 
     folder: Path
-    rules: Mapping[tuple[str, int], Action] = field(default_factory=dict)
-    """(label, at which passing) -> action; passing 0 means every one."""
 
     def reach(self, label: str) -> None:
         """Count a passing, and do what a rule says about it."""
         count = self._count(label)
-        match self.rules.get((label, count)) or self.rules.get((label, 0)):
+        rules = self._rules()
+        match rules.get((label, count)) or rules.get((label, EVERY)):
             case Action.KILL:
                 os.kill(os.getpid(), signal.SIGKILL)
             case Action.STOP:
@@ -77,20 +80,26 @@ class Points:
             file.write(f"{label}\n")
         return count
 
+    def _rules(self) -> dict[tuple[str, int], Action]:
+        try:
+            return read_rules((self.folder / "rules").read_text())
+        except FileNotFoundError:
+            return {}
+
 
 @cache
 def _points() -> Points | None:
-    spec, folder = failpoint_rules()
-    return Points(Path(folder), read_rules(spec)) if folder else None
+    folder = failpoints_folder()
+    return Points(Path(folder)) if folder else None
 
 
-def read_rules(spec: str) -> dict[tuple[str, int], Action]:
-    """Read rules as DAYBOOK_FAILPOINTS has them: label, optional #passing, =action, joined by semicolons."""
+def read_rules(text: str) -> dict[tuple[str, int], Action]:
+    """Read rules, one a line: a label, the passing it is for (all, where none is named), and an action."""
     rules = {}
-    for rule in filter(None, spec.split(";")):
+    for rule in text.split():
         place, _, action = rule.partition("=")
         label, _, passing = place.partition("#")
-        rules[label.strip(), int(passing or 0)] = Action(action.strip())
+        rules[label, int(passing) if passing else EVERY] = Action(action)
     return rules
 
 
@@ -101,23 +110,9 @@ def reach(label: str) -> None:
         points.reach(label)
 
 
-def around(work: Callable[..., object]) -> Callable[[str], None]:
-    """Give what passes the failpoints of one piece of transactional work."""
-    points = _points()
-    if points is None:
-        return _pass_by
-    return partial(_reach_at, points, label_of(work))
-
-
-def label_of(work: Callable[..., object]) -> str:
-    """Name a piece of work after the function that it stands in: module and function, below `app`."""
+def label_of(work: Callable[..., object]) -> str | None:
+    """Name a piece of work after the function that it stands in, with its module; None when failpoints are off."""
+    if _points() is None:
+        return None
     inner = work.func if isinstance(work, partial) else work
     return f"{inner.__module__.removeprefix('app.')}.{inner.__qualname__.partition('.<locals>')[0]}"
-
-
-def _reach_at(points: Points, label: str, place: str) -> None:
-    points.reach(f"{label}/{place}")
-
-
-def _pass_by(place: str) -> None:
-    del place

@@ -113,6 +113,6 @@ def read_cursor(cursor: str | None, *, epoch: int) -> int:
     if cursor is None:
         return 0
     ours, _, position = cursor.partition(".")
-    if not (ours.isdecimal() and position.isdecimal() and len(cursor) <= 40) or int(ours) != epoch:  # noqa: PLR2004 - two bigints
+    if not (cursor.isascii() and ours.isdecimal() and position.isdecimal() and len(cursor) <= 40) or int(ours) != epoch:  # noqa: PLR2004 - two bigints
         raise UnknownCursor("this cursor cannot be followed: read again from the start")
     return int(position)

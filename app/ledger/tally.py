@@ -48,7 +48,8 @@ def add_up(session: Session, transition_ids: Sequence[UUID]) -> None:
             counts["attempts", row.category] += 1
         if row.is_handoff:
             counts["handoffs", row.category] += 1
-            _observe(counts, sums, "handoff_after", row.category, row.handoff_after)
+            if row.handoff_after is not None:  # in a restored ledger nobody knows when it was prepared
+                _observe(counts, sums, "handoff_after", row.category, row.handoff_after)
         ended = row.state in {"delivered", "failed"} and row.is_first_end and row.reason not in NOT_TAKEN
         if ended and row.since_handoff is not None:
             _observe(counts, sums, "terminal_after", row.category, row.since_handoff)

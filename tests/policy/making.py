@@ -75,7 +75,7 @@ FACTS = Facts(
 )
 
 
-def make_facts(**changes: Any) -> Facts:  # noqa: ANN401  # any field of Facts
+def make_facts(**changes: Any) -> Facts:  # any field of Facts
     """Make facts about a person in New York, accepted five minutes before noon there."""
     return replace(FACTS, **changes)
 

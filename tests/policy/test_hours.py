@@ -34,14 +34,14 @@ def make_hours(hours: list[dict[str, Any]], category: Category = Category.MARKET
     return make_document(effective_from="2000-01-01T00:00:00Z", countries={"allowed": "all"}, categories={category.value: rules})
 
 
-def decide_for(document: Document, zones: Sequence[str], now: datetime, **changes: Any) -> Decision:  # noqa: ANN401
+def decide_for(document: Document, zones: Sequence[str], now: datetime, **changes: Any) -> Decision:
     facts = make_facts(
         zones=tuple(zones), zone_source=ZoneSource.DECLARED, accepted_at=now, expires_at=now + LONG_ENOUGH, **changes
     )
     return decide(document, facts, now=now)
 
 
-def blocking_in(evidence: Any) -> object:  # noqa: ANN401  # nested JSON
+def blocking_in(evidence: Any) -> object:  # nested JSON
     first = next(each for each in evidence["rules"] if each["rule"] == "window")
     return first["saw"].get("blocking", [])
 
