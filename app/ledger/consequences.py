@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -16,21 +16,20 @@ from app.ground.db import insertion, pipelined, rows
 from app.ground.ids import AttemptId, new_id
 from app.ledger.books import Books, lock_gates
 from app.ledger.close import CLEAR_OUTBOX, SETTLE_REVIEWS, end_intents
+from app.ledger.heard import Heard, Standing, as_heard, contacted_twice, has_it, public_before
 from app.ledger.open import attempt_row
 from app.ledger.policies import read_policies
 from app.ledger.review import open_reviews
-from app.ledger.routes import Route, read_routes
-from app.ledger.state import Application
+from app.ledger.routes import read_routes
 from app.ledger.state import close as close_attempts
 from app.ledger.transition import Change, record
 from app.people.suppress import suppress
 from models.ledger import Attempt
 from models.rules import Pause
 from models.work import Outbox
-from policy.checks import next_check
 from policy.document import AtHorizon, CategoryRules, NotFound
 from policy.retry import Ended, NoRetry, Retry, may_retry
-from policy.states import PUBLIC, AttemptState, Judgement, PublicState
+from policy.states import PUBLIC, AttemptState, PublicState
 from policy.words import LANES, Category, ErrorClass, Reason, Source
 
 PINNED = """
@@ -52,71 +51,6 @@ WHERE attempt_id = %(id)s
 """
 
 STOP_ONCE = "ON CONFLICT (route_id) WHERE ended_at IS NULL AND cause = 'auth_config' DO NOTHING"
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """Everything one attempt was told in this transaction, joined."""
-
-    attempt: Any
-    """The row as it was locked."""
-    state: AttemptState
-    taken: bool
-    told: tuple[Any, ...] = ()
-    applied: tuple[Any, ...] = ()
-    error_class: ErrorClass | None = None
-    error_code: str | None = None
-
-    def hear(self, told: Any, judgement: Judgement) -> Heard:  # noqa: ANN401 - a Told; observe imports this module
-        """Join one more report in."""
-        applies = judgement is Judgement.APPLIED
-        return replace(
-            self,
-            state=told.state if applies else self.state,
-            taken=self.taken or has_it(told),
-            told=(*self.told, told),
-            applied=(*self.applied, told) if applies else self.applied,
-            error_class=told.error_class or self.error_class,
-            error_code=told.error_code or self.error_code,
-        )
-
-    @property
-    def must_write(self) -> bool:
-        """Whether anything about the attempt's row changed."""
-        row = self.attempt
-        classes = self.error_class not in {None, row.error_class} or self.error_code not in {None, row.error_code}
-        return self.state != row.state or self.taken != row.taken or classes
-
-    def application(self, routes: Mapping[UUID, Route], *, closing: bool, now: datetime) -> Application:
-        """Say what is to be written, and when to ask the carrier again; `closing`: nobody waits for the outcome any more."""
-        route = routes.get(self.attempt.route_id)
-        horizon_at = self.attempt.horizon_at or now + (route.horizon_for if route else timedelta(hours=24))
-        return Application(
-            attempt_id=AttemptId(self.attempt.id),
-            from_state=AttemptState(self.attempt.state),
-            state=self.state,
-            taken=self.taken,
-            next_check_at=self._next_check(None if closing else route, horizon_at, now),
-            horizon_at=horizon_at,
-            error_class=self.error_class,
-            error_code=self.error_code,
-        )
-
-    def _next_check(self, route: Route | None, horizon_at: datetime, now: datetime) -> datetime | None:
-        if self.state in {AttemptState.FAILED, AttemptState.DELIVERED}:
-            return None
-        if self.state == self.attempt.state:
-            return self.attempt.next_check_at  # type: ignore[no-any-return]  # a row's timestamp
-        if self.state is AttemptState.UNKNOWN and now >= horizon_at:
-            return None
-        if route is None or not (route.capabilities.polls or route.capabilities.looks_up):
-            return horizon_at
-        return next_check(0, first_after=route.first_check_after, horizon_at=horizon_at, jitter=random.random(), now=now)  # noqa: S311
-
-
-def has_it(told: Any) -> bool:  # noqa: ANN401 - a Told
-    """Say whether a report means that the carrier has, or had, the message."""
-    return told.state in {AttemptState.SUBMITTED, AttemptState.DELIVERED} or told.remote_id is not None
 
 
 def draw_consequences(session: Session, books: Books, heard: Sequence[Heard], *, now: datetime) -> None:
@@ -174,7 +108,7 @@ class Desk:
         attempts = self.books.attempts_of(intent.id)
         delivered = any(self.state_of(a) is AttemptState.DELIVERED for a in attempts)
         speaks = heard.state is AttemptState.DELIVERED or (not delivered and attempts[-1].id == heard.attempt.id)
-        before = _public_before(heard.attempt, intent)
+        before = public_before(heard.attempt, intent)
         changes = []
         for told in heard.applied:
             public = PUBLIC[told.state]
@@ -278,7 +212,7 @@ class Desk:
 
     def _may_have_reached(self, attempt: Any) -> bool:  # noqa: ANN401 - a locked row
         """Say whether another attempt of the intent was, or may have been, taken: the person's cooldown is that one's."""
-        others = [_Now.of(a, self.heard.get(a.id)) for a in self.books.attempts_of(attempt.intent_id) if a.id != attempt.id]
+        others = [Standing.of(a, self.heard.get(a.id)) for a in self.books.attempts_of(attempt.intent_id) if a.id != attempt.id]
         return any(other.taken or other.state in {AttemptState.PREPARED, AttemptState.UNKNOWN} for other in others)
 
     def settle(self, intent_id: UUID) -> None:
@@ -312,8 +246,8 @@ class Desk:
             )
         if intent.closed_at is None:
             self.endings[intent_id] = Reason.DELIVERED
-        after = [_Now.of(a, self.heard.get(a.id)) for a in attempts]
-        if _contacted_twice(after) and not _contacted_twice([_Now.of(a) for a in attempts]):
+        after = [Standing.of(a, self.heard.get(a.id)) for a in attempts]
+        if contacted_twice(after) and not contacted_twice([Standing.of(a) for a in attempts]):
             arrived = next(a for a in after if a.state == AttemptState.DELIVERED)
             self.reviews[arrived.id] = "second_handoff"
 
@@ -438,50 +372,6 @@ class Desk:
             rows(self.session, SETTLE_REVIEWS, ids=sorted(a["intent_id"] for a, _ in self.retries), now=self.now)
         record(self.session, self.later, now=self.now)
         if self.endings:
-            end_intents(self.session, _as_heard(self.books, self.heard), self.endings, now=self.now)
+            end_intents(self.session, as_heard(self.books, self.heard), self.endings, now=self.now)
         if self.reviews:
             open_reviews(self.session, self.books, self.reviews, now=self.now)
-
-
-@dataclass(frozen=True, slots=True)
-class _Now:
-    """An attempt as it is after what was heard; what `was_taken` looks at."""
-
-    id: UUID
-    intent_id: UUID
-    ordinal: int
-    state: str
-    taken: bool
-    error_class: str | None
-
-    @classmethod
-    def of(cls, a: Any, h: Heard | None = None) -> _Now:  # noqa: ANN401 - a locked row
-        """Look at an attempt's row through what was heard."""
-        if h is None:
-            return cls(a.id, a.intent_id, a.ordinal, a.state, a.taken, a.error_class)
-        return cls(a.id, a.intent_id, a.ordinal, h.state, h.taken, h.error_class or a.error_class)
-
-
-def _as_heard(books: Books, heard: Mapping[UUID, Heard]) -> Books:
-    attempts = {i: _Now.of(a, heard[i]) if i in heard else a for i, a in books.attempts.items()}
-    return Books(books.intents, attempts, books.outbox)
-
-
-def _contacted_twice(attempts: Sequence[_Now]) -> bool:
-    """Say whether one attempt arrived and another may have as well, whatever was heard first."""
-    # A failure before the attempt that arrived is why that one was made, and no second contact.
-    return any(
-        (other.taken or other.state == AttemptState.UNKNOWN)
-        and not (other.state == AttemptState.FAILED and other.ordinal < arrived.ordinal)
-        for arrived in attempts
-        if arrived.state == AttemptState.DELIVERED
-        for other in attempts
-        if other.id != arrived.id
-    )
-
-
-def _public_before(attempt: Any, intent: Any) -> PublicState:  # noqa: ANN401 - locked rows
-    state_ = AttemptState(attempt.state)
-    if state_ in {AttemptState.QUEUED, AttemptState.PREPARED}:
-        return PublicState.DEFERRED if intent.state == "deferred" else PublicState.QUEUED
-    return PUBLIC[state_]

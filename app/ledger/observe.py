@@ -17,7 +17,8 @@ from app.ground.db import insertion, pipelined, rows
 from app.ground.ids import AttemptId, new_id
 from app.ledger import state
 from app.ledger.books import Books, intents_of, lock_books
-from app.ledger.consequences import Heard, draw_consequences
+from app.ledger.consequences import draw_consequences
+from app.ledger.heard import Heard
 from app.ledger.routes import read_routes
 from models.ledger import Observation, RemoteId
 from policy.states import AttemptState, Judgement, judge

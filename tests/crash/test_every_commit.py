@@ -32,7 +32,7 @@ from tests.awaiting import eventually
 from tests.conftest import World
 from tests.e2e.house import ROOT, child_environment
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.chaos]
 
 PLACES: Final = ("before_commit", "committed")
 AROUND_THE_BYTES: Final = ("carrier/write", "carrier/written", "carrier/answered")
@@ -116,9 +116,7 @@ class Town:
                 headers = {"Authorization": f"Bearer {self.api_key}"}
                 answer = self.client.post(f"http://127.0.0.1:{self.port}/v1/events", json=body, headers=headers)
             except httpx.TransportError:
-                if self.process is not None and self.process.poll() is not None:
-                    self.rule("")
-                    self.live()
+                keep_alive(self)
                 return None
             return str(answer.json()["event_id"]) if answer.status_code in {200, 202} else None
 
@@ -142,9 +140,7 @@ class Town:
 
     def outcome(self, event_id: str) -> str | None:
         """Say how an event ended; None while it goes on."""
-        if self.process is not None and self.process.poll() is not None:
-            self.rule("")
-            self.live()
+        keep_alive(self)
         if self.sql("SELECT 1 FROM review WHERE event_id = %s AND settled_at IS NULL", event_id):
             return "review"
         closed = self.sql("SELECT state FROM intent WHERE event_id = %s AND closed_at IS NOT NULL", event_id)
@@ -211,7 +207,7 @@ def town(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tow
 _SUBJECTS = count(1)
 
 
-def request(town: Town, number: str, **fields: Any) -> dict[str, Any]:
+def request(number: str, **fields: Any) -> dict[str, Any]:
     body = {
         "type": "class.opening",
         "subject": f"c-{next(_SUBJECTS)}",
@@ -249,31 +245,35 @@ def life_of(town: Town) -> dict[str, str]:
         {"match": {"to": doubtful}, "then": {"accept": True, "respond": "drop", "receipts": "lost"}},
         {"match": {"to": silent}, "then": {"receipts": "lost", "path": [{"status": "sent", "after_ms": 10}]}},
     )
-    by_inlet = request(town, let_in)
+    by_inlet = request(let_in)
     with psycopg.connect(town.database) as booking:
         booking.execute("INSERT INTO inlet (tenant, request) VALUES ('crash', %s)", [json.dumps(by_inlet)])
-    events = {town.post(request(town, number)): number for number in (plain, doubtful, silent)}
+    events = {town.post(request(number)): number for number in (plain, doubtful, silent)}
     find = "SELECT id FROM event WHERE subject = %s"
-    let_in_id = eventually(lambda: _alive(town) and town.sql(find, by_inlet["subject"]), seconds=30)
+
+    def find_let_in() -> list[tuple[Any, ...]]:
+        keep_alive(town)
+        return town.sql(find, by_inlet["subject"])
+
+    let_in_id = eventually(find_let_in, seconds=30)
     return events | {str(let_in_id[0][0]): let_in}
 
 
 _SILENT = count(100)
 
 
-def _alive(town: Town) -> bool:
+def keep_alive(town: Town) -> None:
+    """Begin the next life when this one has ended; nothing kills it."""
     if town.process is None or town.process.poll() is not None:
         town.rule("")
         town.live()
-    return True
 
 
 def has_died(town: Town) -> bool:
     """Wait for the end of this life, and begin the next; False when it went on."""
     until = time.monotonic() + 12
     while (town.folder / "rules").read_text() and time.monotonic() < until:
-        if town.process is not None and town.process.poll() is not None:
-            _alive(town)
+        keep_alive(town)
         time.sleep(0.02)
     return not (town.folder / "rules").read_text()
 
@@ -281,7 +281,8 @@ def has_died(town: Town) -> bool:
 def test_whatever_place_a_process_dies_at_nothing_is_lost_and_nothing_goes_out_twice(town: Town) -> None:
     labels = sorted(calls_of_transact() - ELSEWHERE.keys() - LATER)
     points = [*(f"{label}/{place}" for label in labels for place in PLACES), *AROUND_THE_BYTES]
-    survived, events = [], {}
+    survived: list[str] = []
+    events: dict[str, str] = {}
     town.live()
     for point in points:
         town.rule(f"{point}#1=kill")

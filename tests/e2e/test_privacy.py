@@ -37,7 +37,7 @@ def listening(world: World) -> Iterator[list[str]]:
     client = redis.Redis(
         **{k: v for k, v in world.valkey.connection_pool.connection_kwargs.items() if k in {"host", "port", "password"}}
     )
-    with client.monitor() as monitor:
+    with client.monitor() as monitor:  # type: ignore[no-untyped-call]  # redis left it untyped
 
         def listen() -> None:
             for line in monitor.listen():
