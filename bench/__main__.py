@@ -30,13 +30,13 @@ class Size:
 
 
 SIZES: Final[Mapping[str, Size]] = {
-    "accept-single": Size(4_000, 160),
+    "accept-single": Size(2_000, 160),
     "accept-batch": Size(10_000, 1_000),
     "pipeline": Size(20_000, 320),
-    "receipts": Size(4_000, 160),
+    "receipts": Size(1_600, 160),
 }
 # Enough for a rate: plain Celery does the same for each message, however many there are.
-MESSAGES: Final = Size(5_000, 200)
+MESSAGES: Final = Size(4_000, 200)
 RUNS: Final = Size(5, 1)
 
 

@@ -56,6 +56,14 @@ class Sitting:
     runs: int
 
 
+def weighed(house: House, *, ours: int, theirs: int) -> Mapping[str, float]:
+    """Say how heavy an event is on both sides, as the last run left them: the counterpart must write what we write."""
+    return {
+        "our_bytes_per_event": round(house.weigh(scratch=False) / ours),
+        "their_bytes_per_event": round(house.weigh(scratch=True) / theirs),
+    }
+
+
 Measure = Callable[[], float]
 
 

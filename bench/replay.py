@@ -41,9 +41,14 @@ def decided(tape: Tape, lo: str, hi: str) -> list[str]:
     """Note the decisions of a page as held, and lease it."""
     who = f"(SELECT {tape.id('attempt')} AS id, {tape.id('decision')} AS decision_id FROM {series(lo, hi)}) AS w"
     return [
-        f"UPDATE outbox o SET decision_id = w.decision_id, held_at = now(), gate_seen_at = NULL FROM {who} WHERE o.attempt_id = w.id",
-        "UPDATE outbox o SET lease = 1, leased_until = now() + interval '60 s', reason = NULL, lost_lease_count = 0 "
-        f"FROM {who} WHERE o.attempt_id = w.id",
+        (
+            "UPDATE outbox o SET decision_id = w.decision_id, held_at = now(), gate_seen_at = NULL "
+            f"FROM {who} WHERE o.attempt_id = w.id"
+        ),
+        (
+            "UPDATE outbox o SET lease = 1, leased_until = now() + interval '60 s', reason = NULL, lost_lease_count = 0 "
+            f"FROM {who} WHERE o.attempt_id = w.id"
+        ),
     ]
 
 
@@ -55,10 +60,14 @@ def prepared(tape: Tape, lo: str, hi: str) -> list[str]:
     gates = f"(SELECT {literal(gate['tenant_id'] or '')}::uuid AS tenant_id, sha256(int8send(n)) AS hash FROM {numbers}) AS w"
     return [
         *[statement for statement in tape.insertions("handed", lo, hi) if statement.startswith("INSERT INTO gate ")],
-        "UPDATE attempt a SET state = 'prepared', decision_id = w.decision_id, lease = 1, prepared_at = now(), "
-        f"next_check_at = now() + interval '25 s', horizon_at = now() + interval '24 h' FROM {attempts} WHERE a.id = w.id",
-        f"UPDATE gate g SET slots = {literal(gate['slots'] or '{}')}::jsonb, changed_at = now() FROM {gates} "
-        "WHERE g.tenant_id = w.tenant_id AND g.address_hash = w.hash",
+        (
+            "UPDATE attempt a SET state = 'prepared', decision_id = w.decision_id, lease = 1, prepared_at = now(), "
+            f"next_check_at = now() + interval '25 s', horizon_at = now() + interval '24 h' FROM {attempts} WHERE a.id = w.id"
+        ),
+        (
+            f"UPDATE gate g SET slots = {literal(gate['slots'] or '{}')}::jsonb, changed_at = now() FROM {gates} "
+            "WHERE g.tenant_id = w.tenant_id AND g.address_hash = w.hash"
+        ),
         f"DELETE FROM outbox o USING {attempts} WHERE o.attempt_id = w.id",
     ]
 
@@ -68,21 +77,24 @@ def answered(tape: Tape, lo: str, hi: str) -> list[str]:
     numbers = series(lo, hi)
     return [
         *[statement for statement in tape.insertions("handed", lo, hi) if not statement.startswith("INSERT INTO gate ")],
-        "UPDATE attempt a SET state = 'submitted', taken = true, next_check_at = now() + interval '15 s', answered_at = now() "
-        f"FROM (SELECT {tape.id('attempt')} AS id FROM {numbers}) AS w WHERE a.id = w.id",
-        "UPDATE intent i SET transition_count = 2, state = 'in_flight', reason = NULL, next_at = NULL "
-        f"FROM (SELECT {tape.id('intent')} AS id FROM {numbers}) AS w WHERE i.id = w.id",
+        (
+            "UPDATE attempt a SET state = 'submitted', taken = true, next_check_at = now() + interval '15 s', "
+            f"answered_at = now() FROM (SELECT {tape.id('attempt')} AS id FROM {numbers}) AS w WHERE a.id = w.id"
+        ),
+        (
+            "UPDATE intent i SET transition_count = 2, state = 'in_flight', reason = NULL, next_at = NULL "
+            f"FROM (SELECT {tape.id('intent')} AS id FROM {numbers}) AS w WHERE i.id = w.id"
+        ),
     ]
 
 
 def sequenced(tape: Tape, happened: str, lo: str, hi: str) -> list[str]:
     """Move transitions from the pending ones into the feed."""
-    numbers = series(lo, hi)
     (transition,) = tape.ids(happened, "transition")
-    moved = f"(SELECT {transition} AS id FROM {numbers}) AS w"
+    moved = f"(SELECT {transition} AS id FROM {series(lo, hi)}) AS w"
+    found = "SELECT p.transition_id, p.intent_id, p.tenant_id, p.recipient_ref FROM feed_pending p"
     return [
-        "INSERT INTO feed (transition_id, intent_id, tenant_id, recipient_ref) SELECT p.transition_id, p.intent_id, p.tenant_id, "
-        f"p.recipient_ref FROM feed_pending p JOIN {moved} ON p.transition_id = w.id",
+        f"INSERT INTO feed (transition_id, intent_id, tenant_id, recipient_ref) {found} JOIN {moved} ON p.transition_id = w.id",
         f"DELETE FROM feed_pending p USING {moved} WHERE p.transition_id = w.id",
     ]
 
@@ -99,12 +111,16 @@ def delivered(tape: Tape, n: str) -> list[str]:
     intents = f"(SELECT {tape.id('intent')} AS id FROM {numbers}) AS w"
     return [
         *[s for s in tape.insertions("settled", n, n) if not s.startswith("INSERT INTO receipt")],
-        "UPDATE attempt a SET state = 'delivered', next_check_at = NULL, ended_at = now() "
-        f"FROM (SELECT {tape.id('attempt')} AS id FROM {numbers}) AS w WHERE a.id = w.id",
+        (
+            "UPDATE attempt a SET state = 'delivered', next_check_at = NULL, ended_at = now() "
+            f"FROM (SELECT {tape.id('attempt')} AS id FROM {numbers}) AS w WHERE a.id = w.id"
+        ),
         f"UPDATE intent i SET transition_count = 3, state = 'delivered', reason = 'delivered' FROM {intents} WHERE i.id = w.id",
         f"UPDATE intent i SET closed_at = now(), holds_key = true FROM {intents} WHERE i.id = w.id",
-        "UPDATE receipt r SET status = 'observed', observed_at = now() "
-        f"FROM (SELECT {receipt} AS id FROM {numbers}) AS w WHERE r.id = w.id",
+        (
+            "UPDATE receipt r SET status = 'observed', observed_at = now() "
+            f"FROM (SELECT {receipt} AS id FROM {numbers}) AS w WHERE r.id = w.id"
+        ),
     ]
 
 

@@ -59,6 +59,7 @@ def written(figure: Figure, described: Mapping[str, Any], *, quick: bool) -> dic
         "reached": figure.is_reached,
         "rates": {"ours": list(figure.our_rates), "theirs": list(figure.their_rates)},
         "sizes": dict(figure.sizes),
+        "notes": dict(figure.notes),
         "load_after": round(os.getloadavg()[0], 2),
         "machine": dict(described),
     }

@@ -25,7 +25,9 @@ SETTLED: Final = ("receipt", "receipt_raw", "observation", "transition", "feed_p
 
 # Configuration is the same for every event; all other ids are an event's own.
 SHARED_IDS: Final = frozenset({"tenant_id", "route_id", "policy_version_id"})
-OWN_TEXTS: Final = frozenset({"key", "business_key", "subject", "recipient_ref", "name", "attempt_key", "dedupe_key", "remote_id"})
+OWN_TEXTS: Final = frozenset(
+    {"key", "business_key", "subject", "recipient_ref", "name", "attempt_key", "dedupe_key", "remote_id"}
+)
 # As hashes do, these fall anywhere in their index.
 OWN_HASHES: Final = frozenset({"gate_hash", "address_hash"})
 
@@ -112,7 +114,9 @@ def record(house: House, town: Town) -> Tape:
         _note(tape, connection, "settled", SETTLED, before)
         tape.types = {table: dict(_columns(connection, table)) for table in {*ACCEPTED, *HANDED, *SETTLED}}
     # A receipt is kept as waiting and marked later; the recorded row has both behind it.
-    tape.rows["settled", "receipt"] = [{**row, "status": "waiting", "observed_at": None} for row in tape.rows["settled", "receipt"]]
+    tape.rows["settled", "receipt"] = [
+        {**row, "status": "waiting", "observed_at": None} for row in tape.rows["settled", "receipt"]
+    ]
     house.wipe(scratch=False)
     return tape
 

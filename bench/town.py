@@ -80,7 +80,7 @@ def _settle(tx: Tx, name: str, carrier: str) -> Town:
         name=carrier,
         carrier=carrier,
         sender=SENDER,
-        settings={"account_sid": ACCOUNT, "base_url": "http://127.0.0.1:9"},
+        settings={"account_sid": ACCOUNT, "base_url": "http://127.0.0.1:9", "contacts": "nobody"},
         credentials={"auth_token": TOKEN},
         rate_per_second=RATE,
         burst_count=RATE,

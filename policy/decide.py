@@ -83,7 +83,7 @@ def same(one: Decision, other: Decision) -> bool:
     other instants in it come from facts, document or calendar and do not move with `now`; the one that
     does, when to look again without a policy, is not part of the evidence.
     """
-    return (one.verdict, one.reason, _timeless(one.evidence)) == (other.verdict, other.reason, _timeless(other.evidence))
+    return (one.verdict, one.reason) == (other.verdict, other.reason) and _agree(one.evidence, other.evidence)
 
 
 def _ask_refusing(document: Document, facts: Facts, now: datetime) -> list[_Asked]:
@@ -156,10 +156,14 @@ def _identity(document: Document) -> dict[str, Json]:
     }
 
 
-def _timeless(evidence: Json) -> Json:
-    """Leave out every `asked_at`."""
-    if isinstance(evidence, Mapping):
-        return {key: _timeless(value) for key, value in evidence.items() if key != "asked_at"}
-    if isinstance(evidence, Sequence) and not isinstance(evidence, str):
-        return [_timeless(value) for value in evidence]
-    return evidence
+def _agree(one: Json, other: Json) -> bool:
+    """Compare evidence, passing over every `asked_at`."""
+    if isinstance(one, Mapping):
+        if not isinstance(other, Mapping) or one.keys() != other.keys():
+            return False
+        return all(key == "asked_at" or _agree(value, other[key]) for key, value in one.items())
+    if isinstance(one, str) or not isinstance(one, Sequence):
+        return type(one) is type(other) and one == other
+    if isinstance(other, str) or not isinstance(other, Sequence) or len(one) != len(other):
+        return False
+    return all(map(_agree, one, other))

@@ -21,7 +21,7 @@ from app.carriers.base import (
     Submitted,
     Unanswered,
 )
-from app.carriers.http import Network, boottime
+from app.carriers.http import Network, RouteMisconfigured, boottime
 
 NOT_OFFERED: Final = Unanswered("not_offered")
 
@@ -44,6 +44,8 @@ class Null:
     )
 
     def __init__(self, route: RouteSettings, **network: Unpack[Network]) -> None:
+        if route.settings.get("contacts") != "nobody":  # a slip in a real route must not swallow texts
+            raise RouteMisconfigured("the null carrier contacts nobody, and its route must say so: contacts = nobody")
         self.route = route
         self.clock = network.get("clock", boottime)
 

@@ -14,6 +14,7 @@ from app import limits
 from app.carriers.base import Carrier, NotHandedOff, Refused, RouteSettings, SendResult, Submitted, Throttled, Unknown
 from app.carriers.registry import open_carrier
 from app.flows.keep import keep_trying, observe_until_kept
+from app.flows.routes import find_route
 from app.ground.config import settings
 from app.ground.db import CommitUnknown, rows, transact
 from app.ground.errors import DaybookError
@@ -21,7 +22,7 @@ from app.ground.ids import AttemptId, Lease
 from app.ground.log import log
 from app.ledger.observe import Told
 from app.ledger.prepare import Handoff, Prepared, prepare
-from app.ledger.routes import read_routes
+from app.ledger.routes import Route
 from policy.states import AttemptState
 from policy.words import ErrorClass, Reason, Source
 
@@ -57,7 +58,7 @@ def hand_off(attempt_ids: Sequence[AttemptId], *, route_id: UUID, lease: Lease, 
 
 def _with_tokens(attempt_ids: Sequence[AttemptId], *, route_id: UUID, lease: Lease) -> Sequence[AttemptId]:
     """Take route tokens immediately before prepare; put the attempts without one off."""
-    route = transact(lambda tx: read_routes(tx.session, [route_id]))[route_id]
+    route = _route(route_id)
     try:
         grant = limits.take(
             route_id, rate_per_second=route.rate_per_second, burst_count=route.burst_count, wanted=len(attempt_ids)
@@ -97,15 +98,16 @@ def _say(prepared: Prepared, *, route_id: UUID, lease: Lease, asked: int) -> Non
         log.error("parked", attempt_id=str(attempt_id), lease=lease)
     unused = asked - len(prepared.handoffs)
     if unused:
-        route = (
-            prepared.handoffs[0].route
-            if prepared.handoffs
-            else transact(lambda tx: read_routes(tx.session, [route_id]))[route_id]
-        )
         try:
-            limits.give_back(route_id, burst_count=route.burst_count, count=unused)
+            limits.give_back(route_id, burst_count=_route(route_id).burst_count, count=unused)
         except limits.LimitsUnreachable as error:
             log.warning("limits_unreachable", route_id=str(route_id), cause=str(error))
+
+
+def _route(route_id: UUID) -> Route:
+    route = find_route(route_id)
+    assert route is not None  # noqa: S101 - its outbox rows name it, and routes are never deleted
+    return route
 
 
 def _report_not_handed_off(attempt_ids: Sequence[AttemptId], *, lease: Lease) -> None:

@@ -12,11 +12,12 @@ from sqlalchemy.exc import DBAPIError
 
 from app.carriers.base import Call
 from app.carriers.registry import open_carrier
+from app.flows.routes import find_route
 from app.ground.db import CommitUnknown, DatabaseAway, Tx, transact
 from app.ground.log import log
 from app.ledger.observe import Told, observe
 from app.ledger.receipts import Kept, keep_receipt, keep_refused, keep_unreadable, mark_observed
-from app.ledger.routes import Route, read_routes
+from app.ledger.routes import Route
 
 
 class Taken(StrEnum):
@@ -29,7 +30,7 @@ class Taken(StrEnum):
 
 def take_receipt(route_id: UUID, call: Call) -> Taken:
     """Take one call on a route. What is verified is kept before anything is made of it."""
-    route = transact(lambda tx: read_routes(tx.session, [route_id])).get(route_id)
+    route = find_route(route_id)
     if route is None:
         return Taken.NO_ROUTE
     carrier = open_carrier(route.settings)

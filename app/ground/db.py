@@ -209,12 +209,27 @@ def insertion(model: type[Base], new: Sequence[Mapping[str, object]], *, tail: s
     """
     table = cast("Table", model.__table__)
     columns = tuple(new[0])
-    json_columns = {c for c in columns if isinstance(table.c[c].type, postgresql.JSONB)}
-    params = {
-        c: [Jsonb(row[c]) if row[c] is not None else None for row in new] if c in json_columns else [row[c] for row in new]
-        for c in columns
-    }
+    json_columns = _json_columns(table)
+    if len(new) == 1:  # plain values: an array of one costs more to write down than its row
+        row = new[0]
+        return _insert_one(table, columns, tail), {c: _jsonb(row[c]) if c in json_columns else row[c] for c in columns}
+    params = {c: [_jsonb(row[c]) for row in new] if c in json_columns else [row[c] for row in new] for c in columns}
     return _insert(table, columns, tail), params
+
+
+def _jsonb(value: object) -> Jsonb | None:
+    return None if value is None else Jsonb(value)
+
+
+@cache
+def _json_columns(table: Table) -> frozenset[str]:
+    return frozenset(c.name for c in table.c if isinstance(c.type, postgresql.JSONB))
+
+
+@cache
+def _insert_one(table: Table, columns: tuple[str, ...], tail: str) -> str:
+    values = ", ".join(f"%({c})s" for c in columns)
+    return f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({values}) {tail}"  # noqa: S608 - names from our own tables
 
 
 @cache

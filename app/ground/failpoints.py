@@ -27,6 +27,7 @@ from app.ground.config import failpoints_folder
 from app.ground.errors import DaybookError
 
 HOLD_STEP_SECONDS: Final = 0.02
+STOP_SECONDS: Final = 0.1
 EVERY: Final = 0
 
 
@@ -62,6 +63,8 @@ class Points:
                 os.kill(os.getpid(), signal.SIGKILL)
             case Action.STOP:
                 os.kill(os.getpid(), signal.SIGSTOP)
+                # Another thread may take the signal while this one runs on: in here the stop finds it.
+                time.sleep(STOP_SECONDS)
             case Action.HOLD:
                 holding = self.folder / "holding"
                 holding.touch()

@@ -50,6 +50,11 @@ UPDATE outbox SET due_at = greatest(due_at, %(until)s), lease = NULL, leased_unt
 WHERE attempt_id = %(id)s
 """
 
+SETTLE_SECOND = """
+UPDATE review SET settled_at = %(now)s, settled_as = 'heard'
+WHERE intent_id = %(id)s AND settled_at IS NULL AND cause = 'second_handoff'
+"""
+
 STOP_ONCE = "ON CONFLICT (route_id) WHERE ended_at IS NULL AND cause = 'auth_config' DO NOTHING"
 
 
@@ -247,7 +252,10 @@ class Desk:
         if intent.closed_at is None:
             self.endings[intent_id] = Reason.DELIVERED
         after = [Standing.of(a, self.heard.get(a.id)) for a in attempts]
-        if contacted_twice(after) and not contacted_twice([Standing.of(a) for a in attempts]):
+        was_twice = contacted_twice([Standing.of(a) for a in attempts])
+        if was_twice and not contacted_twice(after):  # the other one never left after all
+            rows(self.session, SETTLE_SECOND, id=intent_id, now=self.now)
+        if contacted_twice(after) and not was_twice:
             arrived = next(a for a in after if a.state == AttemptState.DELIVERED)
             self.reviews[arrived.id] = "second_handoff"
 

@@ -46,6 +46,11 @@ class Route:
 _CACHE: dict[UUID, Route] = {}
 
 
+def known_route(route_id: UUID) -> Route | None:
+    """Give a route that this process has read before."""
+    return _CACHE.get(route_id)
+
+
 def read_routes(session: Session, ids: Iterable[UUID]) -> Mapping[UUID, Route]:
     """Read these routes; each is read from the database once per process."""
     wanted = set(ids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,7 +13,7 @@ from sqlalchemy import Table
 from app.ground.db import Statement, insertion
 from app.ledger.accept import WRITE_ORDER
 from bench import pgbench, traffic
-from bench.figure import Figure, Sitting, interleaved
+from bench.figure import Figure, Sitting, interleaved, weighed
 from bench.house import House, stopwatch
 from bench.replay import transaction
 from bench.town import PAGE, Town, events
@@ -49,8 +48,9 @@ def single(sitting: Sitting, count: int) -> list[Figure]:
         traffic.post(house.base_url, requests[:WARM_UP], connections=CONNECTIONS)
         our_rates, their_rates = interleaved(sitting.runs, ours, theirs)
     sizes = {"events": len(requests), "connections": CONNECTIONS, "runs": sitting.runs}
+    notes = weighed(house, ours=len(requests), theirs=len(requests))
     against = "pgbench, the same rows, one transaction each, 16 clients"
-    return [Figure("accept-single", "POST /v1/events, 16 connections", against, 0.25, None, sizes, our_rates, their_rates)]
+    return [Figure("accept-single", "POST /v1/events, 16 connections", against, 0.25, None, sizes, our_rates, their_rates, notes)]
 
 
 def batch(sitting: Sitting, count: int) -> list[Figure]:
@@ -74,8 +74,9 @@ def batch(sitting: Sitting, count: int) -> list[Figure]:
         ours()  # the first page of each web process pays for what is read once; its rows are the counterpart's
         our_rates, their_rates = interleaved(sitting.runs, ours, theirs)
     sizes = {"events": count, "page": PAGE, "connections": 1, "runs": sitting.runs}
+    notes = weighed(house, ours=count, theirs=count)
     against = "psycopg, the same rows set-based, one transaction a page"
-    return [Figure("accept-batch", "POST /v1/events/batch of 500", against, 0.25, None, sizes, our_rates, their_rates)]
+    return [Figure("accept-batch", "POST /v1/events/batch of 500", against, 0.25, None, sizes, our_rates, their_rates, notes)]
 
 
 def _post(path: str, town: Town, body: Mapping[str, Any]) -> bytes:
@@ -96,7 +97,9 @@ def _pages_of(house: House) -> list[list[Statement]]:
                 continue
             by_page: dict[object, list[dict[str, Any]]] = defaultdict(list)
             for row in _rows(house, model):
-                event_id = row.get("event_id") or event_of_intent.get(row.get("intent_id")) or events_of_key.get(_key(row), row["id"])
+                event_id = (
+                    row.get("event_id") or event_of_intent.get(row.get("intent_id")) or events_of_key.get(_key(row), row["id"])
+                )
                 by_page[page_of[event_id]].append(row)
             for page, rows in by_page.items():
                 pages[page].append(insertion(model, sorted(rows, key=lambda row: str(row[column]))))
@@ -113,7 +116,7 @@ def _rows(house: House, model: type[Base]) -> Sequence[dict[str, Any]]:
     assert isinstance(table, Table)  # noqa: S101 - every mapped class has one
     names = [column.name for column in table.columns if column.computed is None]
     with house.connect() as connection:
-        found = connection.execute(partial(_select, table.name, names)())
+        found = connection.execute(_select(table.name, names))
         return [dict(zip(names, values, strict=True)) for values in found]
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from app.people.vault import open_vault_key
 from bench import pgbench, traffic
-from bench.figure import Figure, Sitting, interleaved
+from bench.figure import Figure, Sitting, interleaved, weighed
 from bench.house import House
 from bench.replay import delivered, kept, load_handed, transaction
 from bench.town import Town, accept_all, hand_off_all, receipt
@@ -17,7 +17,9 @@ SELECT a.attempt_key, r.remote_id, c.sealed_address, k.id, k.wrapped_key
 FROM attempt a JOIN remote_id r ON r.attempt_id = a.id JOIN intent i ON i.id = a.intent_id
 JOIN contact c ON c.id = i.contact_id JOIN person_key k ON k.id = c.person_key_id ORDER BY a.id
 """
-SETTLED: Final = "SELECT count(*) FROM receipt r JOIN attempt a ON a.id = r.attempt_id WHERE r.status = 'observed' AND a.state = 'delivered'"
+SETTLED: Final = (
+    "SELECT count(*) FROM receipt r JOIN attempt a ON a.id = r.attempt_id WHERE r.status = 'observed' AND a.state = 'delivered'"
+)
 
 
 def receipts(sitting: Sitting, count: int) -> list[Figure]:
@@ -46,8 +48,9 @@ def receipts(sitting: Sitting, count: int) -> list[Figure]:
         traffic.post(house.base_url, _callbacks(house, sitting.signing, min(total, 64)), connections=CONNECTIONS)
         our_rates, their_rates = interleaved(sitting.runs, ours, theirs)
     sizes = {"receipts": total, "connections": CONNECTIONS, "runs": sitting.runs}
+    notes = weighed(house, ours=total, theirs=total)
     against = "pgbench, the same inserts and updates, two transactions each"
-    return [Figure("receipts", "signed callbacks over HTTP, settled", against, 0.25, None, sizes, our_rates, their_rates)]
+    return [Figure("receipts", "signed callbacks over HTTP, settled", against, 0.25, None, sizes, our_rates, their_rates, notes)]
 
 
 def _callbacks(house: House, town: Town, count: int) -> list[bytes]:
@@ -63,5 +66,3 @@ def _callbacks(house: House, town: Town, count: int) -> list[bytes]:
         for key, remote_id, sealed, key_id, wrapped in found
     ]
     return [traffic.request("POST", f"{town.receipt_path}?{c.query.decode()}", c.body, c.headers) for c in calls]
-
-

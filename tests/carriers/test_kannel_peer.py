@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -26,7 +27,9 @@ from tests.carriers.wire import FAR_AWAY, kannel_route, submission
 
 ROOT: Final = Path(__file__).parents[2]
 PEER: Final = ROOT / "tests" / "peers" / "kannel" / "peer.sh"
-MISSING: Final = [tool for tool in ("bearerbox", "smsbox", "node", "curl") if not shutil.which(tool)]
+MISSING: Final = [
+    tool for tool in ("bearerbox", "smsbox", "node", "curl") if not shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin")
+]
 SMPP: Final = (ROOT / ".peers" / "node_modules" / "smpp").is_dir() or shutil.which("npm")
 
 pytestmark = [

@@ -5,6 +5,7 @@
 # The npm module `smpp` is taken from .peers/ (`make peers`), else installed into RUNDIR.
 # Environment: DLR_RETRY (default 3), WAIT_ACK_EXPIRE (default 0), SIM_LATE_MS (default 5000).
 set -euo pipefail
+PATH=$PATH:/usr/sbin  # where Debian puts bearerbox, and an ordinary user does not look
 here=$(cd "$(dirname "$0")" && pwd); peers=$(cd "$here/../../.." && pwd)/.peers
 cmd=${1:?start, stop, env, smsc-down or smsc-up}; mkdir -p "${2:?run folder}"; run=$(cd "$2" && pwd)
 base=${3:-$(cat "$run/base" 2>/dev/null || echo 23000)}
