@@ -57,7 +57,6 @@ class Judgement(StrEnum):
 
 
 CLOSINGS: Final = frozenset({AttemptState.SUPPRESSED, AttemptState.EXPIRED, AttemptState.CANCELLED})
-HANDED_OFF: Final = frozenset({AttemptState.SUBMITTED, AttemptState.UNKNOWN, AttemptState.FAILED, AttemptState.DELIVERED})
 
 # Reports join over this order, whatever the order in which they arrive. One table per channel: on
 # e-mail a permanent bounce will rank above `delivered`. A report about an attempt that is queued

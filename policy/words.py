@@ -123,7 +123,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     Reason.COOLDOWN: ("this person was contacted in this category a short while ago", "wait"),
     Reason.RETRY: ("an earlier attempt failed for certain and the policy allows another", "wait"),
     Reason.PAUSED: ("an operator paused this tenant, lane or category", "resume when it is safe"),
-    Reason.ROUTE_STOPPED: ("the route is stopped, by an operator or after a refused login", "mend the credentials, then resume"),
+    Reason.ROUTE_STOPPED: (
+        "the route is stopped, by an operator or after a refused login",
+        "set it right at the carrier or make a new route, then resume",
+    ),
     Reason.RATE_LIMITED: ("the route's own rate is used up for the moment", "wait, or raise the rate"),
     Reason.NO_POLICY: ("no policy version is in force", "publish one"),
     Reason.LIMITS_UNREACHABLE: ("the limits could not be read", "see that Redis answers"),
@@ -151,7 +154,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ErrorClass.PERMANENT_CONTENT: ("the carrier refuses this text", "change the template"),
     ErrorClass.TRANSIENT: ("refused for now; a new attempt may work", "nothing, the policy decides"),
     ErrorClass.THROTTLED: ("the carrier asked us to slow down and took nothing", "nothing, it goes again"),
-    ErrorClass.AUTH_CONFIG: ("the carrier refuses our credentials or configuration", "mend the route"),
+    ErrorClass.AUTH_CONFIG: (
+        "the carrier refuses our credentials or configuration",
+        "set it right at the carrier, or make a new route",
+    ),
     ErrorClass.NOT_HANDED_OFF: ("nothing left this machine", "nothing, it goes again"),
     ErrorClass.BOUNCED_LATE: ("refused after it had been taken", "correct the address"),
     ErrorClass.UNCLASSIFIED: ("failed with a code we do not know", "tell the maintainers of the adapter"),

@@ -166,7 +166,7 @@ LOOKS: Final = (
         "route_stopped",
         C,
         "stopped after a refused login ({label}); rows held: {count}",
-        "mend the route's credentials, then `daybook resume --route NAME --reason …`",
+        "set it right at the carrier or make a new route (routes never change), then `daybook resume --route NAME --reason …`",
         BRAKES.format(which="p.cause = 'auth_config' AND p.route_id IS NOT NULL"),
     ),
     _Look(
