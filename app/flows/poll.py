@@ -59,6 +59,8 @@ WHERE a.route_id = %(route)s AND i.tenant_id = %(tenant)s AND i.gate_hash = %(ga
   AND a.id <> %(id)s AND a.state IN ('prepared', 'submitted', 'unknown', 'failed', 'delivered')
   AND coalesce(a.prepared_at, a.answered_at) >= %(since)s AND coalesce(a.prepared_at, a.created_at) <= %(until)s
   AND NOT EXISTS (SELECT FROM remote_id r WHERE r.attempt_id = a.id)
+  -- What the carrier, asked twice, did not have is not what it lists now.
+  AND (a.taken OR a.not_found_count < 2)
   AND (a.error_class IS NULL OR a.error_class NOT IN ('not_handed_off', 'throttled', 'auth_config'))
 """
 

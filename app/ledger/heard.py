@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from app.ground.ids import AttemptId
@@ -16,6 +16,9 @@ from app.ledger.state import Application
 from policy.checks import next_check
 from policy.states import PUBLIC, AttemptState, Judgement, PublicState
 from policy.words import ErrorClass
+
+ASKED_TWICE: Final = 2
+"""Look-ups that find nothing mean something from the second on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +96,16 @@ class Standing:
     state: str
     taken: bool
     error_class: str | None
+    is_ruled_out: bool
+    """A conclusive look-up, asked twice, did not find it."""
 
     @classmethod
     def of(cls, a: Any, h: Heard | None = None) -> Standing:  # noqa: ANN401 - a locked row
         """Look at an attempt's row through what was heard."""
+        ruled_out = a.not_found_count >= ASKED_TWICE
         if h is None:
-            return cls(a.id, a.intent_id, a.ordinal, a.state, a.taken, a.error_class)
-        return cls(a.id, a.intent_id, a.ordinal, h.state, h.taken, h.error_class or a.error_class)
+            return cls(a.id, a.intent_id, a.ordinal, a.state, a.taken, a.error_class, ruled_out)
+        return cls(a.id, a.intent_id, a.ordinal, h.state, h.taken, h.error_class or a.error_class, ruled_out)
 
 
 def as_heard(books: Books, heard: Mapping[UUID, Heard]) -> Books:
@@ -112,7 +118,7 @@ def contacted_twice(attempts: Sequence[Standing]) -> bool:
     """Say whether one attempt arrived and another may have as well, whatever was heard first."""
     # A failure before the attempt that arrived is why that one was made, and no second contact.
     return any(
-        (other.taken or other.state == AttemptState.UNKNOWN)
+        (other.taken or (other.state == AttemptState.UNKNOWN and not other.is_ruled_out))
         and not (other.state == AttemptState.FAILED and other.ordinal < arrived.ordinal)
         for arrived in attempts
         if arrived.state == AttemptState.DELIVERED

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -17,6 +17,7 @@ from app.ground.config import settings
 from app.ground.db import rows
 from app.ledger.books import intents_of, lock_books
 from app.ledger.consequences import Desk
+from app.ledger.heard import ASKED_TWICE
 from app.ledger.routes import Route, read_routes
 from policy.states import AttemptState
 
@@ -25,8 +26,6 @@ UPDATE attempt SET not_found_count = not_found_count + 1
 WHERE id = ANY(%(ids)s::uuid[]) AND state = 'unknown' AND NOT taken
 RETURNING id, not_found_count
 """
-
-ASKED_TWICE: Final = 2
 
 
 def count_not_found(session: Session, attempt_ids: Sequence[UUID], *, now: datetime) -> None:

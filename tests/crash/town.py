@@ -111,8 +111,9 @@ class Town:
         return len(self.client.get(f"{self.carrier.url}/_sim/accepted", params={"to": number}).json())
 
     def script(self, *rules: dict[str, Any]) -> None:
-        """Say what the carrier does."""
-        answer = self.client.put(f"{self.carrier.url}/_sim/rules", json={"rules": rules})
+        """Say what the carrier does, besides what it was told before: a text may go out long after its event."""
+        there = self.client.get(f"{self.carrier.url}/_sim/rules").json()["rules"]
+        answer = self.client.put(f"{self.carrier.url}/_sim/rules", json={"rules": [*rules, *there]})
         assert answer.status_code == 200, answer.text
 
     def sql(self, statement: str, *params: Any) -> list[tuple[Any, ...]]:

@@ -457,10 +457,14 @@ def test_an_ordinary_retry_that_arrives_is_no_question(session: Session) -> None
     assert (states_of(session, first), reviews_of(session, first)) == (["failed", "delivered"], [])
 
 
-def test_an_attempt_sent_again_by_the_rule_is_a_question_when_it_arrives(session: Session) -> None:
+def test_an_attempt_sent_again_by_the_rule_is_a_question_only_if_the_first_one_left_after_all(session: Session) -> None:
     first = make_doubtful_resent(session)
     second = prepared_of(session, retry_of(session, first), now=NOON + timedelta(minutes=13))
 
     hear(session, second, DELIVERED, remote_id="SM2", now=NOON + timedelta(minutes=14))
+
+    assert reviews_of(session, first) == []
+
+    hear(session, first, SUBMITTED, source=Source.ANSWER, remote_id="SM1", now=NOON + timedelta(minutes=15))
 
     assert reviews_of(session, first) == ["second_handoff"]
