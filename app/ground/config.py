@@ -35,6 +35,8 @@ class Settings:
     lease_seconds: float = 60.0
     handoff_seconds: float = 15.0
     """H: after this long from `prepared`, nothing is written to a carrier any more."""
+    visibility_seconds: int = 300
+    """After this long without an acknowledgement the broker, where it is Redis, gives a message to another worker."""
     dispatch_page_count: int = 500
     poll_page_count: int = 100
     statement_timeout_ms: int = 15_000
@@ -55,6 +57,7 @@ class Settings:
             window_count=_number(env, "DAYBOOK_WINDOW", 32, low=1, high=1000),
             lease_seconds=_seconds(env, "DAYBOOK_LEASE_SECONDS", 60.0, low=2.0, high=3600.0),
             handoff_seconds=_seconds(env, "DAYBOOK_HANDOFF_SECONDS", 15.0, low=1.0, high=60.0),
+            visibility_seconds=_number(env, "DAYBOOK_VISIBILITY_SECONDS", 300, low=1, high=86_400),
             log_level=env.get("DAYBOOK_LOG_LEVEL", "INFO").upper(),
         )
 

@@ -15,7 +15,7 @@ from app.ground.ids import AttemptId
 from app.ledger import state
 from app.ledger.books import Books
 from app.ledger.promote import promote_joined
-from app.ledger.transition import Change, record
+from app.ledger.transition import Change, change_of, record, waiting_state
 from policy.states import CLOSINGS, AttemptState, PublicState
 from policy.words import NOT_TAKEN, Reason
 
@@ -109,17 +109,13 @@ def end_intents(session: Session, books: Books, reasons: Mapping[UUID, str], *, 
 
 def _change(books: Books, closing: Closing, attempt_id: UUID) -> Change:
     intent = books.intents[closing.intent_id]
-    return Change(
-        intent_id=intent.id,
-        attempt_id=attempt_id,
-        event_id=intent.event_id,
-        tenant_id=intent.tenant_id,
-        recipient_ref=intent.recipient_ref,
-        n=books.next_n(intent.id),
-        from_state=PublicState.DEFERRED if intent.state == "deferred" else PublicState.QUEUED,
-        state=PublicState(closing.state.value),
+    return change_of(
+        books,
+        attempt_id,
+        intent,
+        PublicState(closing.state.value),
+        before=waiting_state(intent),
         reason=closing.reason,
-        next_at=None,
         cause=closing.cause,
         cause_id=closing.cause_id,
     )

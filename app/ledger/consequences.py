@@ -22,7 +22,7 @@ from app.ledger.policies import read_policies
 from app.ledger.review import open_reviews
 from app.ledger.routes import read_routes
 from app.ledger.state import close as close_attempts
-from app.ledger.transition import Change, record
+from app.ledger.transition import Change, change_of, record, waiting_state
 from app.people.suppress import suppress
 from models.ledger import Attempt
 from models.rules import Pause
@@ -120,38 +120,20 @@ class Desk:
             reason = Reason.DELIVERED if public is PublicState.DELIVERED else told.error_class or told.reason
             if public is PublicState.FAILED and reason is None:
                 reason = ErrorClass.UNCLASSIFIED
-            changes.append(self._change(intent, heard.attempt.id, before, public, reason, told.source, told.id, speaks=speaks))
+            change = change_of(
+                self.books,
+                heard.attempt.id,
+                intent,
+                public,
+                before=before,
+                reason=reason,
+                cause=told.source,
+                cause_id=told.id,
+                speaks=speaks,
+            )
+            changes.append(change)
             before = public
         return changes
-
-    def _change(
-        self,
-        intent: Any,  # noqa: ANN401 - a locked row
-        attempt_id: UUID,
-        before: PublicState | None,
-        public: PublicState,
-        reason: str | None,
-        cause: str,
-        cause_id: UUID | None,
-        *,
-        speaks: bool = True,
-        next_at: datetime | None = None,
-    ) -> Change:
-        return Change(
-            intent_id=intent.id,
-            attempt_id=attempt_id,
-            event_id=intent.event_id,
-            tenant_id=intent.tenant_id,
-            recipient_ref=intent.recipient_ref,
-            n=self.books.next_n(intent.id),
-            from_state=before,
-            state=public,
-            reason=reason,
-            next_at=next_at,
-            cause=cause,
-            cause_id=cause_id,
-            speaks=speaks,
-        )
 
     def stop_routes(self) -> None:
         """Stop each route whose credentials were refused; many refusals are one fact."""
@@ -245,10 +227,18 @@ class Desk:
             close_attempts(self.session, [(AttemptId(attempt.id), AttemptState.CANCELLED)], now=self.now)
             rows(self.session, CLEAR_OUTBOX, ids=[attempt.id])
             cause = next((h.applied[-1].id for h in heard if h.applied), None)
-            before = PublicState.DEFERRED if intent.state == "deferred" else PublicState.QUEUED
-            self.later.append(
-                self._change(intent, attempt.id, before, PublicState.CANCELLED, Reason.DELIVERED, "receipt", cause, speaks=False)
+            change = change_of(
+                self.books,
+                attempt.id,
+                intent,
+                PublicState.CANCELLED,
+                before=waiting_state(intent),
+                reason=Reason.DELIVERED,
+                cause=Source.RECEIPT,
+                cause_id=cause,
+                speaks=False,
             )
+            self.later.append(change)
         if intent.closed_at is None:
             self.endings[intent_id] = Reason.DELIVERED
         after = [Standing.of(a, self.heard.get(a.id)) for a in attempts]
@@ -265,10 +255,17 @@ class Desk:
         until = heard.attempt.horizon_at or self.now
         rows(self.session, HOLD, id=retry.id, until=until)
         if intent.reason != Reason.EARLIER_ATTEMPT:
-            before = PublicState.DEFERRED if intent.state == "deferred" else PublicState.QUEUED
             told = heard.told[-1]
-            change = self._change(
-                intent, retry.id, before, PublicState.DEFERRED, Reason.EARLIER_ATTEMPT, told.source, told.id, next_at=until
+            change = change_of(
+                self.books,
+                retry.id,
+                intent,
+                PublicState.DEFERRED,
+                before=waiting_state(intent),
+                reason=Reason.EARLIER_ATTEMPT,
+                cause=told.source,
+                cause_id=told.id,
+                next_at=until,
             )
             self.later.append(change)
 
@@ -327,8 +324,16 @@ class Desk:
             "lost_lease_count": 0,
         }
         self.retries.append((attempt, outbox))
-        change = self._change(
-            intent, attempt_id, None, PublicState.DEFERRED, Reason.RETRY, Source.RECONCILE, None, next_at=not_before
+        change = change_of(
+            self.books,
+            attempt_id,
+            intent,
+            PublicState.DEFERRED,
+            before=None,
+            reason=Reason.RETRY,
+            cause=Source.RECONCILE,
+            cause_id=None,
+            next_at=not_before,
         )
         self.later.append(change)
 

@@ -13,6 +13,7 @@ from app.ground.ids import AttemptId
 from app.ledger.books import Books
 from app.ledger.routes import Route
 from app.ledger.state import Application
+from app.ledger.transition import waiting_state
 from policy.checks import next_check
 from policy.states import PUBLIC, AttemptState, Judgement, PublicState
 from policy.words import ErrorClass
@@ -131,5 +132,5 @@ def public_before(attempt: Any, intent: Any) -> PublicState:  # noqa: ANN401 - l
     """Say what the public read about an attempt before this transaction."""
     state_ = AttemptState(attempt.state)
     if state_ in {AttemptState.QUEUED, AttemptState.PREPARED}:
-        return PublicState.DEFERRED if intent.state == "deferred" else PublicState.QUEUED
+        return waiting_state(intent)
     return PUBLIC[state_]

@@ -16,7 +16,7 @@ from app.ledger.close import Closing, close_intents
 from app.ledger.decide import Decided, Wish, decide_wish
 from app.ledger.open import closing_state, decision_row
 from app.ledger.surroundings import statements, surroundings_of
-from app.ledger.transition import Change, record
+from app.ledger.transition import change_of, record, waiting_state
 from models.ledger import Decision as DecisionRow
 from policy.decide import Decision, same
 from policy.states import PublicState
@@ -126,19 +126,16 @@ def _defer(session: Session, books: Books, deferred: dict[UUID, Decided], in_for
         if (intent.state, intent.reason) == ("deferred", reason) and (intent.next_at == due or reason == Reason.NO_POLICY):
             continue  # nothing that anyone reads has changed; without a policy only our next look moves
         changes.append(
-            Change(
-                intent_id=intent.id,
-                attempt_id=attempt_id,
-                event_id=intent.event_id,
-                tenant_id=intent.tenant_id,
-                recipient_ref=intent.recipient_ref,
-                n=books.next_n(intent.id),
-                from_state=PublicState.DEFERRED if intent.state == "deferred" else PublicState.QUEUED,
-                state=PublicState.DEFERRED,
+            change_of(
+                books,
+                attempt_id,
+                intent,
+                PublicState.DEFERRED,
+                before=waiting_state(intent),
                 reason=reason,
-                next_at=due,
                 cause="dispatch",
                 cause_id=in_force[attempt_id],
+                next_at=due,
             )
         )
     record(session, changes, now=now)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.ground.db import insertion, pipelined, rows
 from app.ground.ids import new_id
 from app.ledger.books import Books
-from app.ledger.transition import Change, record
+from app.ledger.transition import Change, change_of, record, waiting_state
 from models.work import Review
 from policy.states import PublicState
 from policy.words import Reason
@@ -58,19 +58,8 @@ def park(session: Session, books: Books, causes: Mapping[UUID, Reason], *, now: 
 
 
 def _change(books: Books, attempt_id: UUID, reason: Reason) -> Change:
-    attempt = books.attempts[attempt_id]
-    intent = books.intents[attempt.intent_id]
-    return Change(
-        intent_id=intent.id,
-        attempt_id=attempt_id,
-        event_id=intent.event_id,
-        tenant_id=intent.tenant_id,
-        recipient_ref=intent.recipient_ref,
-        n=books.next_n(intent.id),
-        from_state=PublicState.DEFERRED if intent.state == "deferred" else PublicState.QUEUED,
-        state=PublicState.DEFERRED,
-        reason=reason,
-        next_at=None,
-        cause="dispatch",
-        cause_id=None,
+    intent = books.intents[books.attempts[attempt_id].intent_id]
+    before = waiting_state(intent)
+    return change_of(
+        books, attempt_id, intent, PublicState.DEFERRED, before=before, reason=reason, cause="dispatch", cause_id=None
     )

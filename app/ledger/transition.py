@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
 from app.ground.db import insertion, pipelined
 from app.ground.ids import new_id
+from app.ledger.books import Books
 from models.ledger import Transition
 from models.work import FeedPending
 from policy.states import IntentState, PublicState
@@ -59,6 +61,42 @@ class Change:
     cause_id: UUID | None
     speaks: bool = True
     """Whether it is the intent's own state now; an older attempt's late word is not."""
+
+
+def waiting_state(intent: Any) -> PublicState:  # noqa: ANN401 - a locked row
+    """Say what the public reads about an intent whose attempt has not left us."""
+    return PublicState.DEFERRED if intent.state == IntentState.DEFERRED else PublicState.QUEUED
+
+
+def change_of(
+    books: Books,
+    attempt_id: UUID,
+    intent: Any,  # noqa: ANN401 - a locked row
+    state: PublicState,
+    *,
+    before: PublicState | None,
+    reason: str | None,
+    cause: str,
+    cause_id: UUID | None,
+    next_at: datetime | None = None,
+    speaks: bool = True,
+) -> Change:
+    """Lay out the next change of a locked intent, counted under its lock."""
+    return Change(
+        intent_id=intent.id,
+        attempt_id=attempt_id,
+        event_id=intent.event_id,
+        tenant_id=intent.tenant_id,
+        recipient_ref=intent.recipient_ref,
+        n=books.next_n(intent.id),
+        from_state=before,
+        state=state,
+        reason=reason,
+        next_at=next_at,
+        cause=cause,
+        cause_id=cause_id,
+        speaks=speaks,
+    )
 
 
 def record(session: Session, changes: Sequence[Change], *, now: datetime) -> None:
