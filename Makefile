@@ -8,7 +8,7 @@ export UV_PYTHON_DOWNLOADS := never
 # As pip does: a company's own certificate authority is known to the machine, not to uv.
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: up test check static map peers bench lock FORCE
+.PHONY: up test check static map peers bench simulate lock FORCE
 
 up: $(STAMP)  ## run everything on this machine until Ctrl-C
 	@$(BIN)/daybook up
@@ -34,6 +34,9 @@ peers:  ## real carrier peers for the tests marked `peer`, where this machine al
 
 bench: $(STAMP)  ## figures against plain counterparts; ARGS="--quick" for a first look
 	@$(BIN)/python -m bench $(ARGS)
+
+simulate: $(STAMP)  ## histories on the real books beside the model; ARGS="--histories 10000 --seed 7"
+	@$(BIN)/python -m tests.simulate $(ARGS)
 
 lock: $(STAMP)  ## resolve again; no host may end up in the files
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url $(ARGS) \

@@ -16,9 +16,10 @@ from policy.words import Lane
 SWEEPS: Final = "sweeps"
 """The queue of periodic tasks and doorbells."""
 
-# Longer than any task may take: a handoff page ends within H, a sweep within its time-outs. What a
-# killed worker held comes back after it; the outbox's leases are the truth meanwhile.
-VISIBILITY_SECONDS: Final = 300
+# How often a worker looks for messages that nobody acknowledged in time. By default that time is longer
+# than any task may take: a handoff page ends within H, a sweep within its time-outs. What a killed
+# worker held comes back after it; the outbox's leases are the truth meanwhile.
+RESTORE_EVERY_SECONDS: Final = 10
 
 # What runs when, in seconds. Each sweep is idempotent and finds its own work, so two beats are
 # harmless, and a late or lost one costs only time.
@@ -42,8 +43,8 @@ celery.conf.update(
     broker_connection_retry_on_startup=True,
     broker_connection_timeout=3,
     broker_transport_options={
-        "visibility_timeout": VISIBILITY_SECONDS,
-        "unacked_restore_interval": 10,
+        "visibility_timeout": settings().visibility_seconds,
+        "unacked_restore_interval": min(RESTORE_EVERY_SECONDS, settings().visibility_seconds),
         "unacked_restore_throttle": 1,
         "socket_timeout": 30,
         "socket_connect_timeout": 3,

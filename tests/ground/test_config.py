@@ -84,6 +84,8 @@ def test_a_setting_that_is_missing_is_named(name: str, value: str | None) -> Non
         ("DAYBOOK_LEASE_SECONDS", "1"),
         ("DAYBOOK_LEASE_SECONDS", "soon"),
         ("DAYBOOK_LEASE_SECONDS", "nan"),
+        ("DAYBOOK_VISIBILITY_SECONDS", "0"),
+        ("DAYBOOK_VISIBILITY_SECONDS", "0.5"),
         ("DAYBOOK_HANDOFF_SECONDS", "61"),
         ("DAYBOOK_HANDOFF_SECONDS", "inf"),
     ],

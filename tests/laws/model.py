@@ -1,0 +1,571 @@
+"""The design's section 4 and 6 in memory: one person's intents, one route, one clock. It knows no code of ours.
+
+Times are whole seconds. Every method is one transaction: a crash between two of them is a method that
+is not called. The sizes (cooldown, back-off, ...) are those of the house that `real.py` builds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+NEVER: Final = 1 << 60
+RANKS: Final = {"prepared": 0, "submitted": 1, "unknown": 2, "failed": 3, "delivered": 4}
+PUBLIC: Final = {"submitted": "in_flight", "unknown": "unknown", "failed": "failed", "delivered": "delivered"}
+NOT_TAKEN: Final = ("not_handed_off", "throttled", "auth_config")
+MAX_AGE: Final = 86_400
+COOLDOWN: Final = 600
+LEASE: Final = 60
+DEADLINE: Final = 15
+ANSWER_WITHIN: Final = 10
+HORIZON: Final = 3600
+SETTLING: Final = 600
+FIRST_CHECK: Final = 15
+LONGEST_CHECK: Final = 1800
+CLAIMED_FOR: Final = 60
+MAX_ATTEMPTS: Final = 3
+BACKOFF: Final = (30, 2, 600)
+RETRY_WINDOW: Final = 21_600
+STOPPED_FOR: Final = 60
+
+Name = tuple[int, int]
+"""Which event's intent, and which attempt of it, counted from one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the history's house is set up."""
+
+    not_found: str = "review"
+    """resend, review or close."""
+    horizon: str = "review"
+    """review or close."""
+    asks: bool = True
+    """Whether the carrier can be asked (polls, conclusive look-ups)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One thing heard about one attempt, under its own number."""
+
+    number: int
+    state: str
+    error: str | None = None
+    reason: str | None = None
+    remote: bool = False
+    retry_after: int | None = None
+    source: str = "receipt"
+
+    @property
+    def has_it(self) -> bool:
+        """Whether it means that the carrier has, or had, the message."""
+        return self.remote or self.state in {"submitted", "delivered"}
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One dispatch of an intent."""
+
+    intent: Intent
+    ordinal: int
+    number: int
+    state: str = "queued"
+    taken: bool = False
+    error: str | None = None
+    prepared_at: int | None = None
+    deadline: int = 0
+    horizon: int = 0
+    check: int | None = None
+    checks: int = 0
+    missing: int = 0
+    remote: bool = False
+    sent: int = 0
+    """Calls to the carrier that may have written a byte."""
+    prepared: int = 0
+    """How often somebody was allowed to call."""
+    heard: list[Report] = field(default_factory=list)
+
+    @property
+    def name(self) -> Name:
+        """What both worlds call it."""
+        return self.intent.event.number, self.ordinal
+
+    @property
+    def past_prepared(self) -> bool:
+        """Whether it went, or may have gone, past our control."""
+        if self.state in {"queued", "suppressed", "expired", "cancelled"}:
+            return False
+        return self.taken or self.error not in NOT_TAKEN
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """One accepted fact."""
+
+    number: int
+    key: int
+    accepted: int
+    expires: int
+    intent: Intent | None = None
+    cancelled: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Intent:
+    """One wish; it carries its event's clocks."""
+
+    event: Event
+    state: str = "queued"
+    reason: str | None = None
+    closed: bool = False
+    asked: bool = False
+    """A close was requested after the handoff."""
+    holds: bool = True
+    attempts: list[Attempt] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """An outbox row."""
+
+    due: int
+    lease: int | None = None
+    until: int = 0
+    lost: int = 0
+    seen: int | None = None
+    """The gate's mark that the decision in force saw."""
+
+
+class Model:
+    """One person's books, and what is on its way to the carrier and back."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.now = 0
+        self.events: list[Event] = []
+        self.intents: list[Intent] = []
+        self.attempts: list[Attempt] = []
+        self.rows: dict[Attempt, Row] = {}
+        self.holders: dict[int, Intent] = {}
+        self.reviews: dict[Attempt, str] = {}
+        self.slot: tuple[int, int, Attempt] | None = None
+        self.mark: int | None = None
+        self.stopped = False
+        self.leases = 0
+
+    def attempt(self, name: Name) -> Attempt:
+        """Find an attempt by its name."""
+        intent = self.events[name[0]].intent
+        assert intent is not None
+        return intent.attempts[name[1] - 1]
+
+    # Acceptance and closing.
+
+    def accept(self, key: int, lives: int) -> None:
+        """Accept an event: it joins who holds the key, or opens an intent."""
+        event = Event(len(self.events), key, self.now, self.now + lives)
+        self.events.append(event)
+        if key not in self.holders:
+            self._open(event)
+
+    def _open(self, event: Event) -> Intent:
+        intent = event.intent = Intent(event)
+        self.intents.append(intent)
+        attempt = self._attempt(intent)
+        state, reason, at = self._decide(intent)
+        if state in {"suppressed", "expired"}:
+            attempt.state = intent.state = state
+            intent.reason, intent.closed, intent.holds = reason, True, False
+            return intent
+        self.holders[event.key] = intent
+        if state == "deferred":
+            intent.state, intent.reason = state, reason
+        self.rows[attempt] = Row(at, seen=self.mark)
+        return intent
+
+    def _attempt(self, intent: Intent) -> Attempt:
+        attempt = Attempt(intent, len(intent.attempts) + 1, len(self.attempts))
+        intent.attempts.append(attempt)
+        self.attempts.append(attempt)
+        return attempt
+
+    def _decide(self, intent: Intent) -> tuple[str, str | None, int]:
+        """Ask what refuses first, what waits afterwards; what waits past the end is closed now."""
+        if self.mark is not None:
+            return "suppressed", "opted_out", 0
+        if intent.event.expires <= self.now:
+            return "expired", "expired", 0
+        if self.slot is not None and self.slot[0] != intent.event.key and self.slot[1] > self.now:
+            at = self.slot[1]
+            return ("expired", "would_expire", 0) if at >= intent.event.expires else ("deferred", "cooldown", at)
+        return "allowed", None, self.now
+
+    def cancel(self, number: int) -> None:
+        """Cancel an event: before the handoff for good, after it as a request."""
+        event = self.events[number]
+        event.cancelled = True
+        if event.intent is not None and not event.intent.closed and not event.intent.asked:
+            self._close([(event.intent, "cancelled", "cancelled")])
+
+    def expire(self) -> None:
+        """Close what ran out of time and nobody has under a lease."""
+        over = [a.intent for a, row in self.rows.items() if a.intent.event.expires <= self.now and not self._is_leased(row)]
+        self._close([(intent, "expired", "expired") for intent in over])
+
+    def _close(self, closings: Sequence[tuple[Intent, str, str]]) -> None:
+        ended = []
+        for intent, state, reason in closings:
+            last = intent.attempts[-1]
+            if last.state == "queued":
+                last.state = intent.state = state
+                intent.reason = reason
+                del self.rows[last]
+                ended.append((intent, reason))
+                continue
+            intent.asked = True
+            for a in intent.attempts:
+                if a.state in {"submitted", "unknown"} and a.check is not None:
+                    a.check = a.horizon
+        self._end(ended)
+
+    def _end(self, ended: Iterable[tuple[Intent, str]]) -> None:
+        freed = []
+        for intent, reason in ended:
+            if intent.closed:
+                continue
+            intent.closed, intent.reason = True, reason
+            intent.holds = any(a.past_prepared for a in intent.attempts)
+            self._settle_reviews(intent)
+            if not intent.holds:
+                del self.holders[intent.event.key]
+                freed.append(intent.event.key)
+        for key in sorted(freed):
+            self._promote(key)
+
+    def _promote(self, key: int) -> None:
+        while key not in self.holders:
+            waiting = [e for e in self.events if e.key == key and e.intent is None and not e.cancelled and e.expires > self.now]
+            if not waiting:
+                return
+            self._open(max(waiting, key=lambda e: (e.accepted, e.number)))
+
+    def _settle_reviews(self, intent: Intent) -> None:
+        for a in intent.attempts:
+            if self.reviews.get(a) not in {None, "second_handoff"}:
+                del self.reviews[a]
+
+    # Dispatch and prepare.
+
+    def _is_leased(self, row: Row) -> bool:
+        return row.lease is not None and row.until > self.now
+
+    def dispatch(self) -> list[tuple[int, tuple[Name, ...]]]:
+        """Lease what is due; rows that were lost twice alone, those lost five times not at all."""
+        if self.stopped:
+            return []
+        alone: list[Attempt] = []
+        together: list[Attempt] = []
+        closing: list[tuple[Intent, str, str]] = []
+        due = [
+            (max(r.due, r.until), a.number, a, r) for a, r in self.rows.items() if r.due <= self.now and not self._is_leased(r)
+        ]
+        for _, _, a, row in sorted(due, key=lambda d: d[:2]):
+            lost = row.lost + (row.lease is not None)
+            if lost >= 5:
+                self._park(a, row)
+                continue
+            state, reason, at = self._decide(a.intent)
+            row.seen = self.mark
+            if state == "deferred":
+                row.due, row.lease, row.until = at, None, 0
+                a.intent.state, a.intent.reason = state, reason
+            elif state == "allowed":
+                row.lost = lost
+                (alone if lost >= 2 else together).append(a)
+            else:
+                closing.append((a.intent, state, reason or ""))
+        self._close(closing)
+        return [self._lease(group) for group in [*([a] for a in alone), together] if group]
+
+    def _park(self, attempt: Attempt, row: Row) -> None:
+        row.due, row.lease, row.until = NEVER, None, 0
+        self.reviews.setdefault(attempt, "lost_leases")
+        attempt.intent.state, attempt.intent.reason = "deferred", "lost_leases"
+
+    def _lease(self, group: Sequence[Attempt]) -> tuple[int, tuple[Name, ...]]:
+        self.leases += 1
+        for a in group:
+            self.rows[a].lease, self.rows[a].until = self.leases, self.now + LEASE
+        return self.leases, tuple(a.name for a in group)
+
+    def prepare(self, lease: int, names: Iterable[Name]) -> list[Name]:
+        """Admit what this lease still holds; all else goes back to be decided again. Say who may call."""
+        admitted = []
+        for a in sorted(map(self.attempt, names), key=lambda a: a.number):
+            row = self.rows.get(a)
+            if row is None or row.lease != lease or row.until <= self.now:
+                continue
+            if self._is_held(a, row):
+                row.due, row.lease, row.until, row.lost = self.now, None, 0, 0
+                continue
+            self._begin(a)
+            admitted.append(a.name)
+        return admitted
+
+    def _is_held(self, attempt: Attempt, row: Row) -> bool:
+        event, slot = attempt.intent.event, self.slot
+        cooling = slot is not None and slot[0] != event.key and slot[1] > self.now
+        return event.expires <= self.now or self.stopped or self.mark != row.seen or cooling
+
+    def _begin(self, a: Attempt) -> None:
+        key = a.intent.event.key
+        until = self.now + COOLDOWN
+        if self.slot is not None and self.slot[0] == key:
+            until = max(until, self.slot[1])
+        self.slot = (key, until, a)
+        del self.rows[a]
+        a.state, a.prepared_at, a.prepared = "prepared", self.now, a.prepared + 1
+        a.deadline = min(self.now + DEADLINE, a.intent.event.expires)
+        a.check, a.horizon = self.now + DEADLINE + ANSWER_WITHIN, self.now + HORIZON
+
+    def write(self, name: Name, report: Report) -> Report:
+        """Call the carrier: nothing is written after the deadline."""
+        a = self.attempt(name)
+        if self.now > a.deadline:
+            return Report(report.number, "failed", "not_handed_off", source="answer")
+        if report.error != "not_handed_off":
+            a.sent += 1
+        return report
+
+    # Hearing.
+
+    def observe(self, told: Sequence[tuple[Name, Report]]) -> None:
+        """Keep reports (at most one per attempt), climb, and draw the consequences."""
+        fresh = sorted(((self.attempt(n), r) for n, r in told), key=lambda t: t[0].number)
+        fresh = [(a, r) for a, r in fresh if all(k.number != r.number for k in a.heard)]
+        if not fresh:
+            return
+        twice = {a.intent: self._twice(a.intent) for a, _ in fresh}
+        applied = {a for a, r in fresh if self._climb(a, r)}
+        for a, r in fresh:
+            if a in applied:
+                self._speak(a, r)
+            self._note(r)
+        for a in applied:
+            if a.state == "failed" and not a.taken and not self._may_have_reached(a) and self.slot and self.slot[2] is a:
+                self.slot = None
+        ended: list[tuple[Intent, str]] = []
+        second: list[Attempt] = []
+        for intent in sorted(twice, key=lambda i: i.attempts[0].number):
+            self._settle(intent, [(a, r) for a, r in fresh if a.intent is intent], applied, ended, second, twice[intent])
+        self._end(ended)
+        for a in second:
+            self.reviews.setdefault(a, "second_handoff")
+
+    def _climb(self, a: Attempt, r: Report) -> bool:
+        rank = RANKS.get(a.state, 0)
+        a.heard.append(r)
+        a.taken = a.taken or r.has_it
+        a.remote = a.remote or r.remote
+        a.error = r.error or a.error
+        if RANKS[r.state] <= rank:
+            return False
+        a.state = r.state
+        if r.state in {"failed", "delivered"} or (r.state == "unknown" and self.now >= a.horizon):
+            a.check = None
+        elif a.intent.asked or not self.rules.asks:
+            a.check = a.horizon
+        else:
+            a.check = min(self.now + FIRST_CHECK, a.horizon)
+        return True
+
+    def _speak(self, a: Attempt, r: Report) -> None:
+        """Say the intent's state: delivered whoever was, else the last attempt's."""
+        intent = a.intent
+        if a.state != "delivered" and (a is not intent.attempts[-1] or self._delivered(intent)):
+            return
+        intent.state = PUBLIC[a.state]
+        reason = "delivered" if a.state == "delivered" else r.error or r.reason
+        if a.state == "failed":
+            reason = reason or "unclassified"
+        intent.reason = reason if not intent.closed else reason or intent.reason
+
+    def _note(self, r: Report) -> None:
+        """Draw what follows from the evidence, not from the verdict."""
+        if r.error == "auth_config":
+            self.stopped = True
+        if r.error == "opted_out":
+            self.mark = self.now
+
+    @staticmethod
+    def _delivered(intent: Intent) -> bool:
+        return any(a.state == "delivered" for a in intent.attempts)
+
+    @staticmethod
+    def _may_have_reached(a: Attempt) -> bool:
+        return any(o.taken or o.state in {"prepared", "unknown"} for o in a.intent.attempts if o is not a)
+
+    @staticmethod
+    def _twice(intent: Intent) -> bool:
+        """Whether one arrived and another may have: a certain failure, or a conclusive look-up, before it is why it was made."""
+        return any(
+            (o.taken or (o.state == "unknown" and o.missing < 2)) and not (o.state == "failed" and o.ordinal < a.ordinal)
+            for a in intent.attempts
+            if a.state == "delivered"
+            for o in intent.attempts
+            if o is not a
+        )
+
+    def _settle(
+        self,
+        intent: Intent,
+        told: Sequence[tuple[Attempt, Report]],
+        applied: set[Attempt],
+        ended: list[tuple[Intent, str]],
+        second: list[Attempt],
+        was_twice: bool,  # noqa: FBT001 - a private step
+    ) -> None:
+        if self._delivered(intent):
+            self._settle_delivered(intent, ended, second, was_twice=was_twice)
+            return
+        last = intent.attempts[-1]
+        if last.state == "queued":
+            for a, r in told:
+                if r.has_it and a is not last:
+                    self._hold(last, a)
+        if last not in applied or intent.closed:
+            return
+        if last.state == "failed":
+            self._settle_failed(intent, next(r for a, r in told if a is last), ended)
+        elif last.state == "unknown" and self.now >= last.horizon:
+            self._in_doubt(last, ended)
+
+    def _settle_delivered(
+        self, intent: Intent, ended: list[tuple[Intent, str]], second: list[Attempt], *, was_twice: bool
+    ) -> None:
+        for a in intent.attempts:
+            if a.state == "queued":
+                a.state = "cancelled"
+                del self.rows[a]
+        ended.append((intent, "delivered"))
+        twice = self._twice(intent)
+        if was_twice and not twice:
+            for a in intent.attempts:
+                if self.reviews.get(a) == "second_handoff":
+                    del self.reviews[a]
+        if twice and not was_twice:
+            second.append(next(a for a in intent.attempts if a.state == "delivered"))
+
+    def _hold(self, retry: Attempt, earlier: Attempt) -> None:
+        """Let a retry wait for what the carrier has after all, and what may still arrive."""
+        row = self.rows[retry]
+        row.due, row.lease, row.until = max(row.due, earlier.horizon), None, 0
+        retry.intent.state, retry.intent.reason = "deferred", "earlier_attempt"
+
+    def _settle_failed(self, intent: Intent, report: Report, ended: list[tuple[Intent, str]]) -> None:
+        errors = [a.error or "unclassified" for a in intent.attempts if a.state == "failed"]
+        at = None if intent.asked else self._retry_at(intent, errors, report.retry_after or 0)
+        if at is None:
+            ended.append((intent, errors[-1]))
+        else:
+            self._retry(intent, at)
+
+    def _retry_at(self, intent: Intent, errors: Sequence[str], retry_after: int) -> int | None:
+        last = errors[-1]
+        free = last in NOT_TAKEN
+        if not free and (last != "transient" or sum(e not in NOT_TAKEN for e in errors) >= MAX_ATTEMPTS):
+            return None
+        streak = 0
+        for e in reversed(errors):
+            if e not in (NOT_TAKEN if free else ("transient",)):
+                break
+            streak += 1
+        initial, factor, longest = BACKOFF
+        wait = STOPPED_FOR if last == "auth_config" else max(min(initial * factor ** (streak - 1), longest), retry_after)
+        at = self.now + wait
+        return at if at < min(intent.event.expires, intent.event.accepted + RETRY_WINDOW) else None
+
+    def _retry(self, intent: Intent, at: int) -> None:
+        self.rows[self._attempt(intent)] = Row(at)
+        intent.state, intent.reason = "deferred", "retry"
+        self._settle_reviews(intent)
+
+    def _in_doubt(self, a: Attempt, ended: list[tuple[Intent, str]]) -> None:
+        if self.rules.horizon == "close":
+            ended.append((a.intent, "horizon"))
+        else:
+            self.reviews.setdefault(a, "horizon")
+
+    # Asking, and the sweeps.
+
+    def claim_polls(self) -> list[Name]:
+        """Claim what is to be asked about by moving its next check."""
+        due = [
+            a
+            for a in self.attempts
+            if a.state in {"submitted", "unknown"} and a.check is not None and a.check <= self.now < a.horizon
+        ]
+        for a in due:
+            a.check, a.checks = min(self.now + CLAIMED_FOR, a.horizon), a.checks + 1
+        return [a.name for a in due]
+
+    def reschedule(self, claims: Sequence[tuple[Name, int]]) -> None:
+        """Set the next question of what nobody moved meanwhile."""
+        for name, claimed in claims:
+            a = self.attempt(name)
+            if a.check == claimed and a.state in {"submitted", "unknown"}:
+                a.check = min(self.now + min(FIRST_CHECK << min(a.checks, 20), LONGEST_CHECK), a.horizon)
+
+    def count_missing(self, names: Iterable[Name]) -> None:
+        """Count look-ups that found nothing, where that means something; at the second the pinned rule answers."""
+        ended: list[tuple[Intent, str]] = []
+        for a in map(self.attempt, names):
+            settled = a.prepared_at is not None and self.now >= a.prepared_at + DEADLINE + SETTLING
+            if a.state != "unknown" or a.taken or not settled or not self.rules.asks:
+                continue
+            a.missing += 1
+            if a.missing == 2 and not a.intent.closed and a is a.intent.attempts[-1]:
+                self._not_found(a, ended)
+        self._end(ended)
+
+    def _not_found(self, a: Attempt, ended: list[tuple[Intent, str]]) -> None:
+        rule = self.rules.not_found
+        if rule == "resend" and not a.intent.asked and a.intent.event.expires > self.now:
+            self._retry(a.intent, self.now)
+        elif rule == "review":
+            self.reviews.setdefault(a, "not_found")
+        else:
+            ended.append((a.intent, "not_found"))
+
+    def doubts(self) -> list[Name]:
+        """Find what was prepared and never answered."""
+        return [a.name for a in self.attempts if a.state == "prepared" and a.check is not None and a.check <= self.now]
+
+    def horizons(self) -> tuple[list[Name], list[Name]]:
+        """Find what reached its horizon: what the carrier took, and what was in doubt."""
+        over = [
+            a
+            for a in self.attempts
+            if a.check is not None and a.state in {"submitted", "unknown"} and max(a.check, a.horizon) <= self.now
+        ]
+        return [a.name for a in over if a.state == "submitted"], [a.name for a in over if a.state == "unknown"]
+
+    def stop_asking(self, names: Iterable[Name]) -> None:
+        """Let the rule answer for what stayed in doubt until its horizon."""
+        ended: list[tuple[Intent, str]] = []
+        for a in map(self.attempt, names):
+            a.check = None
+            if not a.intent.closed and a is a.intent.attempts[-1]:
+                self._in_doubt(a, ended)
+        self._end(ended)
+
+    # People.
+
+    def stop(self) -> None:
+        """Take a STOP: whoever is prepared was first."""
+        self.mark = self.now
+
+    def resume(self) -> None:
+        """Let a stopped route go on."""
+        self.stopped = False
