@@ -42,6 +42,7 @@ celery.conf.update(
     broker_url=settings().broker_url,
     broker_connection_retry_on_startup=True,
     broker_connection_timeout=3,
+    broker_connection_max_retries=None,
     broker_transport_options={
         "visibility_timeout": settings().visibility_seconds,
         "unacked_restore_interval": min(RESTORE_EVERY_SECONDS, settings().visibility_seconds),

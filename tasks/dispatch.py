@@ -21,6 +21,7 @@ def dispatch(*, lane: str, **_: object) -> None:  # **_: a newer version may say
                 "attempt_ids": [str(i) for i in page.attempt_ids],
                 "route_id": str(page.route_id),
                 "lease": page.lease,
+                "lane": page.lane.value,
             },
             queue=page.lane.value,
         )

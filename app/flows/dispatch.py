@@ -63,6 +63,9 @@ ON CONFLICT (lane, route_id) DO UPDATE SET floor_at = excluded.floor_at
 """
 LOWER_FLOORS = "DELETE FROM dispatch_floor"
 
+# The Procfile's default, and the carriers' read time-out. More processes only drain the queue faster.
+PROCESSES: Final = 2
+SLOWEST_ANSWER_SECONDS: Final = 8.0
 FLOOR_LAG: Final = timedelta(seconds=60)
 SINGLE_AFTER: Final = 2
 PARK_AFTER: Final = 5
@@ -94,9 +97,16 @@ def dispatch(lane: Lane) -> list[Page]:
 
 
 def _room(rate_per_second: int, leased_count: int) -> int:
-    """At most what the route may send in a third of a lease, so that leases do not run out in a queue."""
-    third = settings().lease_seconds / 3
-    return min(settings().dispatch_page_count, max(1, int(rate_per_second * third)) - leased_count)
+    """Say how many rows may be leased now, so that no lease runs out in the queue.
+
+    At most what the route may send in a third of a lease, and what a lane's two task processes hand
+    off in it even when every answer takes as long as it may. And at least a window, unless nothing
+    is out: rows that trickle in one by one would fill the queue with pages of one.
+    """
+    third, window = settings().lease_seconds / 3, settings().window_count
+    capacity = max(PROCESSES * window, int(PROCESSES * window * third / SLOWEST_ANSWER_SECONDS))
+    room = min(settings().dispatch_page_count, capacity, max(1, int(rate_per_second * third))) - leased_count
+    return room if room >= min(window, capacity) or leased_count == 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
