@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Final, assert_never
 from uuid import UUID
@@ -35,10 +35,12 @@ UPDATE outbox SET lease = NULL, leased_until = NULL, lost_lease_count = 0, due_a
 WHERE attempt_id = ANY(%(ids)s::uuid[]) AND lease = %(lease)s
 """
 
-# After a commit whose answer was lost: what stands as prepared under our lease was never written to
-# anyone, since the carrier is called only after the commit is known.
+# After a commit whose answer was lost: what this transaction prepared was never written to anyone,
+# since the carrier is called only after the commit is known. The lease alone does not say whose it is:
+# a message that was delivered twice gives it to two workers, and the other may be sending right now.
 PREPARED_BY_US = """
-SELECT id FROM attempt WHERE id = ANY(%(ids)s::uuid[]) AND state = 'prepared' AND lease = %(lease)s
+SELECT id FROM attempt
+WHERE id = ANY(%(ids)s::uuid[]) AND state = 'prepared' AND lease = %(lease)s AND prepared_at = %(began_at)s
 """
 
 REDIS_AWAY_FOR: Final = timedelta(seconds=5)
@@ -80,15 +82,23 @@ def _prepare(attempt_ids: Sequence[AttemptId], *, route_id: UUID, lease: Lease) 
     if not attempt_ids:
         return []
     handoff_for = timedelta(seconds=settings().handoff_seconds)
+    began: list[datetime] = []  # by every run; the last is the one whose commit may be in question
     try:
         prepared = transact(
-            lambda tx: prepare(tx.session, attempt_ids, lease=lease, handoff_for=handoff_for, boottime=tx.boottime, now=tx.now)
+            lambda tx: prepare(
+                tx.session, attempt_ids, lease=lease, handoff_for=handoff_for, boottime=tx.boottime, now=_noted(tx.now, began)
+            )
         )
     except CommitUnknown:
-        _report_not_handed_off(attempt_ids, lease=lease)
+        _report_not_handed_off(attempt_ids, lease=lease, began_at=began[-1])
         return []
     _say(prepared, route_id=route_id, lease=lease, asked=len(attempt_ids))
     return prepared.handoffs
+
+
+def _noted(now: datetime, began: list[datetime]) -> datetime:
+    began.append(now)
+    return now
 
 
 def _say(prepared: Prepared, *, route_id: UUID, lease: Lease, asked: int) -> None:
@@ -110,9 +120,11 @@ def _route(route_id: UUID) -> Route:
     return route
 
 
-def _report_not_handed_off(attempt_ids: Sequence[AttemptId], *, lease: Lease) -> None:
+def _report_not_handed_off(attempt_ids: Sequence[AttemptId], *, lease: Lease, began_at: datetime) -> None:
     log.warning("commit_unknown", lease=lease, attempts=len(attempt_ids))
-    ours = keep_trying(lambda: transact(lambda tx: rows(tx.session, PREPARED_BY_US, ids=sorted(attempt_ids), lease=lease)))
+    ours = keep_trying(
+        lambda: transact(lambda tx: rows(tx.session, PREPARED_BY_US, ids=sorted(attempt_ids), lease=lease, began_at=began_at))
+    )
     told = [
         Told(
             AttemptId(row.id),

@@ -12,9 +12,10 @@ from sqlalchemy.orm import Session
 
 from app import limits
 from app.flows.dispatch import Page, dispatch
-from app.flows.handoff import hand_off
+from app.flows.handoff import _report_not_handed_off, hand_off
 from app.ground import db
 from app.ground.db import rows
+from app.ledger.prepare import prepare
 from policy.states import AttemptState
 from policy.words import Lane
 from tests.conftest import World
@@ -250,6 +251,20 @@ def test_after_a_commit_whose_answer_was_lost_nothing_is_sent_and_what_stands_is
         first, second = attempts_of(session, standing.intent_id)
         assert (first.state, first.error_class, first.error_code) == ("failed", "not_handed_off", "commit_unknown")
         assert (second.state, slots_of(session, standing)) == ("queued", {})
+
+
+def test_a_lost_commit_says_nothing_of_what_another_worker_prepared_under_the_same_lease(fresh_database: Engine) -> None:
+    """A message delivered twice gives one lease to two workers; the other one may be sending right now."""
+    (standing,) = made(fresh_database)
+    (page,) = dispatch(Lane.URGENT)
+    with committing(fresh_database) as session:
+        theirs = clock(session)
+        prepare(session, page.attempt_ids, lease=page.lease, handoff_for=timedelta(seconds=15), boottime=0.0, now=theirs)
+
+    _report_not_handed_off(page.attempt_ids, lease=page.lease, began_at=theirs + timedelta(microseconds=1))
+
+    with Session(fresh_database) as session:
+        assert [a.state for a in attempts_of(session, standing.intent_id)] == ["prepared"]
 
 
 def lose_one_answer(*, to: str) -> list[str]:
