@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from policy.document import Document
 from policy.facts import Facts
@@ -83,7 +83,13 @@ def same(one: Decision, other: Decision) -> bool:
     other instants in it come from facts, document or calendar and do not move with `now`; the one that
     does, when to look again without a policy, is not part of the evidence.
     """
-    return (one.verdict, one.reason) == (other.verdict, other.reason) and _agree(one.evidence, other.evidence)
+    return (one.verdict, one.reason, _timeless(one.evidence)) == (other.verdict, other.reason, _timeless(other.evidence))
+
+
+def _timeless(evidence: Mapping[str, Json]) -> dict[str, Any]:
+    """Leave out when each question was asked."""
+    told: dict[str, Any] = {**evidence, "asked_at": None}
+    return told | {"rules": [{**rule, "asked_at": None} for rule in told["rules"]]}
 
 
 def _ask_refusing(document: Document, facts: Facts, now: datetime) -> list[_Asked]:
@@ -154,16 +160,3 @@ def _identity(document: Document) -> dict[str, Json]:
         "effective_from": rfc3339(document.effective_from),
         "effective_until": rfc3339_or_none(document.effective_until),
     }
-
-
-def _agree(one: Json, other: Json) -> bool:
-    """Compare evidence, passing over every `asked_at`."""
-    if isinstance(one, Mapping):
-        if not isinstance(other, Mapping) or one.keys() != other.keys():
-            return False
-        return all(key == "asked_at" or _agree(value, other[key]) for key, value in one.items())
-    if isinstance(one, str) or not isinstance(one, Sequence):
-        return type(one) is type(other) and one == other
-    if isinstance(other, str) or not isinstance(other, Sequence) or len(one) != len(other):
-        return False
-    return all(map(_agree, one, other))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -12,10 +12,10 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from app.ground.config import settings
-from app.ground.db import Tx, rows, transact
+from app.ground.db import Tx, as_json, rows, transact
 from app.ground.ids import AttemptId, Lease
 from app.ledger.books import claim_books
-from app.ledger.redecide import redecide
+from app.ledger.redecide import Held, redecide
 from app.ledger.review import park
 from policy.words import Lane, Reason
 
@@ -49,10 +49,14 @@ WHERE o.lane = %(lane)s AND o.route_id = %(route)s AND o.claimable_at <= %(now)s
 ORDER BY o.claimable_at, o.attempt_id LIMIT %(limit)s
 """
 
+# One number per page, and with it the decision in force, as it was held or taken just now.
+LEASES = "SELECT nextval('lease') AS lease FROM generate_series(1, %(count)s)"
 LEASE = """
-UPDATE outbox SET lease = %(lease)s, leased_until = %(until)s, reason = NULL,
-       lost_lease_count = lost_lease_count + (leased_until IS NOT NULL)::int
-WHERE attempt_id = ANY(%(ids)s::uuid[]) RETURNING attempt_id
+UPDATE outbox o SET lease = n.lease, leased_until = %(until)s, reason = NULL,
+       decision_id = n.decision_id, gate_seen_at = n.gate_seen_at, held_at = %(now)s,
+       lost_lease_count = o.lost_lease_count + (o.leased_until IS NOT NULL)::int
+FROM json_to_recordset(%(new)s::json) AS n (attempt_id uuid, lease bigint, decision_id uuid, gate_seen_at timestamptz)
+WHERE o.attempt_id = n.attempt_id
 """
 
 # The floor stays behind the clock: an acceptance that took its `now` a while ago may commit rows
@@ -134,11 +138,11 @@ def _claim(tx: Tx, *, lane: Lane, route_id: UUID, limit: int) -> _Claimed:
     if parked:
         park(session, books, parked, now=now)
     allowed = redecide(session, books, [i for i in ours if i not in parked], now=now)
-    alone = [[i] for i in allowed if lost[i] >= SINGLE_AFTER]
-    together = [i for i in allowed if lost[i] < SINGLE_AFTER]
+    alone = [[h] for h in allowed if lost[h.attempt_id] >= SINGLE_AFTER]
+    together = [h for h in allowed if lost[h.attempt_id] < SINGLE_AFTER]
     window = settings().window_count
     groups = alone + [together[i : i + window] for i in range(0, len(together), window)]
-    return _Claimed([_lease(session, lane, route_id, group, now=now) for group in groups], found[0].claimable_at)
+    return _Claimed(_lease(session, lane, route_id, groups, now=now), found[0].claimable_at)
 
 
 def _raise_floor(tx: Tx, *, lane: Lane, route_id: UUID, first_at: datetime) -> None:
@@ -146,11 +150,14 @@ def _raise_floor(tx: Tx, *, lane: Lane, route_id: UUID, first_at: datetime) -> N
     rows(tx.session, RAISE_FLOOR, lane=lane, route=route_id, floor=min(first_at, tx.now - FLOOR_LAG))
 
 
-def _lease(session: Session, lane: Lane, route_id: UUID, attempt_ids: Sequence[UUID], *, now: datetime) -> Page:
-    lease = rows(session, "SELECT nextval('lease') AS lease")[0].lease
+def _lease(session: Session, lane: Lane, route_id: UUID, groups: Sequence[Sequence[Held]], *, now: datetime) -> list[Page]:
+    if not groups:
+        return []
+    leases = [Lease(row.lease) for row in rows(session, LEASES, count=len(groups))]
+    pages = list(zip(leases, groups, strict=True))
     until = now + timedelta(seconds=settings().lease_seconds)
-    rows(session, LEASE, lease=lease, until=until, ids=sorted(attempt_ids))
-    return Page(lane, route_id, Lease(lease), tuple(AttemptId(i) for i in attempt_ids))
+    rows(session, LEASE, new=as_json([{"lease": n, **asdict(h)} for n, page in pages for h in page]), until=until, now=now)
+    return [Page(lane, route_id, n, tuple(AttemptId(h.attempt_id) for h in page)) for n, page in pages]
 
 
 def lower_floors() -> None:

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.ground.db import CommitUnknown, DatabaseAway, Raced, Tx, transact
 from app.ground.log import log
-from app.ledger.books import intents_of, lock_books
+from app.ledger.books import lock_books_of
 from app.ledger.observe import Observed, Told, observe
 from app.ledger.review import open_reviews
 
@@ -65,5 +65,5 @@ def _review(told: Told) -> None:
 
 
 def _ask(tx: Tx, told: Told) -> None:
-    books = lock_books(tx.session, intents_of(tx.session, [told.attempt_id]).values())
+    books = lock_books_of(tx.session, [told.attempt_id])
     open_reviews(tx.session, books, {told.attempt_id: "observation_refused"}, now=tx.now)

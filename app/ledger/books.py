@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -14,25 +14,32 @@ from app.ground.db import Rows, Statement, pipelined, rows
 # In READ COMMITTED a row that had to be waited for comes back as its last committed version, so
 # what is read here is what is locked. NO KEY UPDATE: an insert that refers to the intent may pass,
 # an acceptance that joins it (FOR SHARE) may not.
-LOCK_INTENTS = """
+LOCK_INTENTS: Final = """
 SELECT id, event_id, tenant_id, business_key, channel, category, recipient_ref, contact_id, gate_hash, declared_zone,
        expires_at, accepted_at, state, reason, next_at, transition_count, holds_key, close_requested_at, close_request, closed_at
-FROM intent WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE
+FROM intent WHERE id = {these} ORDER BY id FOR NO KEY UPDATE
 """
 
-LOCK_ATTEMPTS = """
+LOCK_ATTEMPTS: Final = """
 SELECT id, intent_id, event_id, tenant_id, ordinal, route_id, attempt_key, state, error_class, error_code, body_hash, hash_key_id,
        encoding, segment_count, decision_id, lease, prepared_at, answered_at, taken, next_check_at, horizon_at, check_count,
        not_found_count, created_at
-FROM attempt WHERE intent_id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE
+FROM attempt WHERE intent_id = {these} ORDER BY id FOR NO KEY UPDATE
 """
 
 # 'infinity' (a row parked for a review) has no Python value.
-LOCK_OUTBOX = """
+LOCK_OUTBOX: Final = """
 SELECT attempt_id, intent_id, lane, route_id, nullif(due_at, 'infinity') AS due_at, reason, decision_id, lease, leased_until,
        lost_lease_count
-FROM outbox WHERE intent_id = ANY(%(ids)s::uuid[]) ORDER BY attempt_id FOR UPDATE
+FROM outbox WHERE intent_id = {these} ORDER BY attempt_id FOR UPDATE
 """
+
+# Which intent an attempt belongs to never changes: it is looked up in the statement that locks.
+NAMED: Final = "ANY(%(intents)s::uuid[])"
+OF_ATTEMPTS: Final = "ANY(ARRAY(SELECT intent_id FROM attempt WHERE id = ANY(%(attempts)s::uuid[])))"
+STATEMENTS: Final = (LOCK_INTENTS, LOCK_ATTEMPTS, LOCK_OUTBOX)
+BY_INTENT: Final = tuple(statement.format(these=NAMED) for statement in STATEMENTS)
+BY_ATTEMPT: Final = tuple(statement.format(these=OF_ATTEMPTS) for statement in STATEMENTS)
 
 LOCK_GATES = """
 SELECT tenant_id, address_hash, slots, suppressed_at FROM gate
@@ -47,15 +54,20 @@ INTENTS_OF = "SELECT id, intent_id FROM attempt WHERE id = ANY(%(ids)s::uuid[])"
 class Books:
     """Intents under lock, with all their attempts and outbox rows."""
 
-    intents: dict[UUID, Any]
-    attempts: dict[UUID, Any]
-    outbox: dict[UUID, Any]
+    intents: Mapping[UUID, Any]
+    attempts: Mapping[UUID, Any]
+    outbox: Mapping[UUID, Any]
     """By attempt id."""
-    _count: dict[UUID, int] = field(default_factory=dict)
+    _attempts_of: dict[UUID, list[Any]] = field(init=False, default_factory=dict)
+    _count: dict[UUID, int] = field(init=False, default_factory=dict)
 
-    def attempts_of(self, intent_id: UUID) -> list[Any]:
+    def __post_init__(self) -> None:
+        for attempt in sorted(self.attempts.values(), key=lambda a: a.ordinal):
+            self._attempts_of.setdefault(attempt.intent_id, []).append(attempt)
+
+    def attempts_of(self, intent_id: UUID) -> Sequence[Any]:
         """Give an intent's attempts, oldest first."""
-        return sorted((a for a in self.attempts.values() if a.intent_id == intent_id), key=lambda a: a.ordinal)
+        return self._attempts_of.get(intent_id, [])
 
     def next_n(self, intent_id: UUID) -> int:
         """Count the intent's next transition."""
@@ -70,34 +82,36 @@ def intents_of(session: Session, attempt_ids: Iterable[UUID]) -> dict[UUID, UUID
 
 def lock_books(session: Session, intent_ids: Iterable[UUID]) -> Books:
     """Lock these intents and everything under them, waiting for whoever holds them."""
-    ids = {"ids": sorted(set(intent_ids))}
-    intents, attempts, outbox = pipelined(session, [(LOCK_INTENTS, ids), (LOCK_ATTEMPTS, ids), (LOCK_OUTBOX, ids)])
-    return _books(intents, attempts, outbox)
+    ids = {"intents": sorted(set(intent_ids))}
+    return books_of(pipelined(session, [(statement, ids) for statement in BY_INTENT]))
+
+
+def lock_books_of(session: Session, attempt_ids: Iterable[UUID]) -> Books:
+    """Lock the intents of these attempts and everything under them, waiting for whoever holds them."""
+    return books_of(pipelined(session, locks_of(attempt_ids)))
+
+
+def locks_of(attempt_ids: Iterable[UUID]) -> list[Statement]:
+    """Give the three statements of `lock_books_of`, for a pipeline that reads on under the locks."""
+    ids = {"attempts": sorted(set(attempt_ids))}
+    return [(statement, ids) for statement in BY_ATTEMPT]
 
 
 def claim_books(session: Session, intent_ids: Iterable[UUID]) -> Books:
     """Lock those of these intents that nobody holds; never wait."""
-    intents = rows(session, f"{LOCK_INTENTS} SKIP LOCKED", ids=sorted(set(intent_ids)))
-    ours = {"ids": [i.id for i in intents]}
-    attempts, outbox = pipelined(session, [(f"{s} SKIP LOCKED", ours) for s in (LOCK_ATTEMPTS, LOCK_OUTBOX)])
-    return _books(intents, attempts, outbox)
+    intents_, attempts_, outbox_ = (f"{statement} SKIP LOCKED" for statement in BY_INTENT)
+    intents = rows(session, intents_, intents=sorted(set(intent_ids)))
+    ours = {"intents": [i.id for i in intents]}
+    return books_of([intents, *pipelined(session, [(attempts_, ours), (outbox_, ours)])])
 
 
-def gates_locked(keys: Iterable[tuple[UUID, bytes]]) -> Statement:
-    """Give the statement that locks gates, which come last in the order; those that do not exist are not there."""
-    ordered = sorted(keys)
-    return LOCK_GATES, {"tenants": [k[0] for k in ordered], "hashes": [k[1] for k in ordered]}
-
-
-def lock_gates(session: Session, keys: Iterable[tuple[UUID, bytes]]) -> None:
-    """Lock these gates, waiting for whoever holds them."""
-    pipelined(session, [gates_locked(keys)])
-
-
-def _books(intents: Rows, attempts: Rows, outbox: Rows) -> Books:
+def books_of(results: Sequence[Rows]) -> Books:
+    """Arrange what the three locking statements returned."""
+    intents, attempts, outbox = results
     return Books({i.id: i for i in intents}, {a.id: a for a in attempts}, {o.attempt_id: o for o in outbox})
 
 
-def ids_of(values: Sequence[Any]) -> list[UUID]:
-    """Give sorted ids of rows."""
-    return sorted(v.id for v in values)
+def lock_gates(session: Session, keys: Iterable[tuple[UUID, bytes]]) -> None:
+    """Lock these gates, which come last in the order, waiting for whoever holds them."""
+    ordered = sorted(keys)
+    rows(session, LOCK_GATES, tenants=[k[0] for k in ordered], hashes=[k[1] for k in ordered])

@@ -58,18 +58,6 @@ WHERE intent_id = %(id)s AND settled_at IS NULL AND cause = 'second_handoff'
 STOP_ONCE = "ON CONFLICT (route_id) WHERE ended_at IS NULL AND cause = 'auth_config' DO NOTHING"
 
 
-def draw_consequences(session: Session, books: Books, heard: Sequence[Heard], *, now: datetime) -> None:
-    """Write transitions, then let each intent retry, wait, close or go to review."""
-    desk = Desk(session, books, {h.attempt.id: h for h in heard}, now)
-    record(session, [c for h in heard for c in desk.changes(h)], now=now)
-    desk.stop_routes()
-    desk.suppress_opted_out()
-    desk.free_slots()
-    for intent_id in sorted({h.attempt.intent_id for h in heard}):
-        desk.settle(intent_id)
-    desk.write()
-
-
 @dataclass(slots=True)
 class Desk:
     """One transaction's consequences: collected intent by intent, written together."""
@@ -107,8 +95,20 @@ class Desk:
         """Give an attempt's state as it is now."""
         return self.heard[attempt.id].state if attempt.id in self.heard else AttemptState(attempt.state)
 
-    def changes(self, heard: Heard) -> list[Change]:
+    def draw_consequences(self) -> None:
+        """After the transitions: let each intent retry, wait, close or go to review."""
+        self.stop_routes()
+        self.suppress_opted_out()
+        self.free_slots()
+        for intent_id in sorted({h.attempt.intent_id for h in self.heard.values()}):
+            self.settle(intent_id)
+        self.write()
+
+    def changes(self) -> list[Change]:
         """Give one transition per applied report."""
+        return [change for heard in self.heard.values() for change in self._changes(heard)]
+
+    def _changes(self, heard: Heard) -> list[Change]:
         intent = self.books.intents[heard.attempt.intent_id]
         attempts = self.books.attempts_of(intent.id)
         delivered = any(self.state_of(a) is AttemptState.DELIVERED for a in attempts)

@@ -60,7 +60,7 @@ class Heard:
         route = routes.get(self.attempt.route_id)
         horizon_at = self.attempt.horizon_at or now + (route.horizon_for if route else timedelta(hours=24))
         return Application(
-            attempt_id=AttemptId(self.attempt.id),
+            id=AttemptId(self.attempt.id),
             from_state=AttemptState(self.attempt.state),
             state=self.state,
             taken=self.taken,

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.ground.config import settings
 from app.ground.db import rows
-from app.ledger.books import intents_of, lock_books
+from app.ledger.books import lock_books_of
 from app.ledger.consequences import Desk
 from app.ledger.heard import ASKED_TWICE
 from app.ledger.routes import Route, read_routes
@@ -30,7 +30,7 @@ RETURNING id, not_found_count
 
 def count_not_found(session: Session, attempt_ids: Sequence[UUID], *, now: datetime) -> None:
     """Count look-ups that found nothing, where they count; at the second one, follow the pinned rule."""
-    books = lock_books(session, intents_of(session, attempt_ids).values())
+    books = lock_books_of(session, attempt_ids)
     routes = read_routes(session, {books.attempts[i].route_id for i in attempt_ids})
     counting = [i for i in attempt_ids if _counts(books.attempts[i], routes[books.attempts[i].route_id], now)]
     counted = rows(session, COUNT, ids=sorted(counting)) if counting else []

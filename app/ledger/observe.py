@@ -13,13 +13,14 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import insertion, pipelined, rows
+from app.ground.db import Rows, Statement, insertion, pipelined
 from app.ground.ids import AttemptId, new_id
 from app.ledger import state
-from app.ledger.books import Books, intents_of, lock_books
-from app.ledger.consequences import draw_consequences
+from app.ledger.books import Books, books_of, locks_of
+from app.ledger.consequences import Desk
 from app.ledger.heard import Heard
 from app.ledger.routes import read_routes
+from app.ledger.transition import recording
 from models.ledger import Observation, RemoteId
 from policy.states import AttemptState, Judgement, judge
 from policy.words import ErrorClass, Reason, Source
@@ -27,10 +28,14 @@ from policy.words import ErrorClass, Reason, Source
 # A report is offered again under its own id until it is kept: what is there already was kept.
 KNOWN = "SELECT id FROM observation WHERE id = ANY(%(ids)s::uuid[])"
 
+# What these attempts hold, and who holds the ids that these reports bring.
 HELD_IDS = """
+SELECT route_id, remote_id, attempt_id, part FROM remote_id WHERE attempt_id = ANY(%(attempts)s::uuid[])
+UNION
 SELECT route_id, remote_id, attempt_id, part FROM remote_id
-WHERE attempt_id = ANY(%(attempts)s::uuid[])
-   OR (route_id, remote_id) IN (SELECT * FROM unnest(%(routes)s::uuid[], %(remote_ids)s::text[]))
+WHERE (route_id, remote_id) IN (SELECT a.route_id, n.remote_id
+                                FROM unnest(%(attempts)s::uuid[], %(remote_ids)s::text[]) AS n (id, remote_id)
+                                JOIN attempt a ON a.id = n.id)
 """
 
 CLEAR_OUTBOX = "DELETE FROM outbox WHERE attempt_id = ANY(%(ids)s::uuid[])"
@@ -66,21 +71,35 @@ class Observed:
 
 def observe(session: Session, told: Sequence[Told], *, now: datetime) -> list[Observed]:
     """Keep these reports and apply them; those already kept change nothing and are not returned."""
-    intents = intents_of(session, {t.attempt_id for t in told})
-    known_attempts = [t for t in told if t.attempt_id in intents]
-    if not known_attempts:
-        return []
-    books = lock_books(session, intents.values())
-    kept = {row.id for row in rows(session, KNOWN, ids=sorted(t.id for t in known_attempts))}
-    fresh = sorted((t for t in known_attempts if t.id not in kept), key=lambda t: (t.attempt_id, t.id))
+    books, kept, held = _lock_and_read(session, told)
+    fresh = sorted((t for t in told if t.attempt_id in books.attempts and t.id not in kept), key=lambda t: (t.attempt_id, t.id))
     if not fresh:
         return []
-    conflicts = _keep_remote_ids(session, books, fresh)
+    remote_ids, conflicts = _sort_remote_ids(books, fresh, held)
     heard, observed = _join(books, fresh, conflicts)
-    pipelined(session, [insertion(Observation, [_row(books, o, now) for o in observed])])
-    _apply(session, books, heard.values(), now=now)
-    draw_consequences(session, books, list(heard.values()), now=now)
+    desk = Desk(session, books, heard, now)
+    changed = [h for h in heard.values() if h.must_write]
+    statements = [insertion(Observation, [_row(books, o, now) for o in observed]), *_applying(session, books, changed, now=now)]
+    if remote_ids:
+        # Two attempts of two intents may bring the same id in transactions that overlap: the second
+        # waits here for the first and then keeps its report without the id; `audit` names the pair.
+        statements.append(insertion(RemoteId, remote_ids, tail="ON CONFLICT DO NOTHING"))
+    results = pipelined(session, [*statements, *recording(desk.changes(), now=now)])
+    if changed:
+        state.confirm(results[1], changed)
+    desk.draw_consequences()
     return observed
+
+
+def _lock_and_read(session: Session, told: Sequence[Told]) -> tuple[Books, set[UUID], Rows]:
+    """Lock the books of what was told of, and read which reports and which remote ids they hold already."""
+    named = [t for t in told if t.remote_id is not None]
+    reads: list[Statement] = [
+        (KNOWN, {"ids": sorted(t.id for t in told)}),
+        (HELD_IDS, {"attempts": [t.attempt_id for t in named], "remote_ids": [t.remote_id for t in named]}),
+    ]
+    *locked, known, held = pipelined(session, [*locks_of(t.attempt_id for t in told), *reads])
+    return books_of(locked), {row.id for row in known}, held
 
 
 def _join(books: Books, told: Iterable[Told], conflicts: set[UUID]) -> tuple[dict[UUID, Heard], list[Observed]]:
@@ -96,37 +115,27 @@ def _join(books: Books, told: Iterable[Told], conflicts: set[UUID]) -> tuple[dic
     return heard, observed
 
 
-def _apply(session: Session, books: Books, heard: Iterable[Heard], *, now: datetime) -> None:
+def _applying(session: Session, books: Books, changed: Sequence[Heard], *, now: datetime) -> list[Statement]:
     """Let the states climb; an attempt that was still queued leaves the outbox."""
-    changed = [h for h in heard if h.must_write]
+    if not changed:
+        return []
     routes = read_routes(session, {h.attempt.route_id for h in changed if h.attempt.route_id})
     closing = {i for i, intent in books.intents.items() if intent.close_requested_at is not None}
     applications = [h.application(routes, closing=h.attempt.intent_id in closing, now=now) for h in changed]
-    done = state.apply(session, applications, now=now) if changed else set()
-    if len(done) != len(changed):
-        raise state.LockBroken("an attempt changed its state under our lock")
     waiting = sorted(h.attempt.id for h in changed if h.attempt.id in books.outbox)
-    if waiting:
-        rows(session, CLEAR_OUTBOX, ids=waiting)
+    clearing = [(CLEAR_OUTBOX, {"ids": waiting})] if waiting else []
+    return [state.applying(applications, now=now), *clearing]
 
 
-def _keep_remote_ids(session: Session, books: Books, told: Sequence[Told]) -> set[UUID]:
-    """Store remote ids, each once; return the reports that bring a second one, or another attempt's."""
-    named = [t for t in told if t.remote_id is not None and books.attempts[t.attempt_id].route_id is not None]
-    if not named:
-        return set()
-    held = rows(
-        session,
-        HELD_IDS,
-        attempts=sorted({t.attempt_id for t in named}),
-        routes=[books.attempts[t.attempt_id].route_id for t in named],
-        remote_ids=[t.remote_id for t in named],
-    )
+def _sort_remote_ids(books: Books, told: Sequence[Told], held: Rows) -> tuple[list[dict[str, Any]], set[UUID]]:
+    """Lay out remote ids to be stored, each once; name the reports that bring a second one, or another attempt's."""
     owner: dict[tuple[UUID, str], UUID] = {(h.route_id, h.remote_id): h.attempt_id for h in held}
     parts = {(h.attempt_id, h.part): h.remote_id for h in held}
     new, conflicts = [], set()
-    for t in named:
-        attempt, remote_id = books.attempts[t.attempt_id], t.remote_id or ""
+    for t in told:
+        attempt, remote_id = books.attempts[t.attempt_id], t.remote_id
+        if remote_id is None or attempt.route_id is None:
+            continue
         name = (attempt.route_id, remote_id)
         if owner.get(name) == t.attempt_id:
             continue
@@ -144,12 +153,7 @@ def _keep_remote_ids(session: Session, books: Books, told: Sequence[Told]) -> se
                 "part": t.part,
             }
         )
-    if new:
-        new.sort(key=lambda row: (row["route_id"], row["remote_id"]))
-        # Two attempts of two intents may bring the same id in transactions that overlap: the second
-        # waits here for the first and then keeps its report without the id; `audit` names the pair.
-        pipelined(session, [insertion(RemoteId, new, tail="ON CONFLICT DO NOTHING")])
-    return conflicts
+    return sorted(new, key=lambda row: (row["route_id"], row["remote_id"])), conflicts
 
 
 def _row(books: Books, observed: Observed, now: datetime) -> dict[str, Any]:

@@ -8,50 +8,64 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
 from sqlalchemy.orm import Session
 
 from app.carriers.base import Submission
-from app.ground.db import Rows, Statement, insertion, pipelined, rows
+from app.ground.db import Statement, as_json, pipelined, rows
 from app.ground.errors import DaybookError
 from app.ground.ids import AttemptId, IntentId, Lease
 from app.ground.keys import keyed_hash, lasting_hash, same_bytes
 from app.ledger import state
-from app.ledger.books import Books, gates_locked, lock_books
+from app.ledger.books import Books, books_of, locks_of
 from app.ledger.decide import slot_of
 from app.ledger.policies import InForce, read_policies
 from app.ledger.review import park
 from app.ledger.routes import Route, read_routes
-from app.ledger.surroundings import PAUSES, Surroundings
+from app.ledger.surroundings import Surroundings, grouped
+from app.ledger.templates import TemplateKey, Texts, read_templates
 from app.people.vault import open_vault_key
 from app.render import body_for, render
-from models.work import Gate
 from policy.gate import Admitted, Held, Slot, admit
 from policy.states import AttemptState
 from policy.words import Category, Reason, Verdict
 
-LEASED = """
-SELECT attempt_id, intent_id FROM outbox
-WHERE attempt_id = ANY(%(ids)s::uuid[]) AND lease = %(lease)s AND leased_until > %(now)s
+# The person's row is made here, before the first handoff; nothing else may be first.
+MAKE_GATES = """
+INSERT INTO gate (tenant_id, address_hash, hash_key_id, slots, suppressed_at, changed_at)
+SELECT DISTINCT i.tenant_id, i.gate_hash, %(hash_key)s, '{}'::jsonb, NULL::timestamptz, %(now)s::timestamptz
+FROM attempt a JOIN intent i ON i.id = a.intent_id
+WHERE a.id = ANY(%(attempts)s::uuid[]) ORDER BY i.tenant_id, i.gate_hash
+ON CONFLICT DO NOTHING
+"""
+
+LOCK_GATES = """
+SELECT tenant_id, address_hash, slots, suppressed_at FROM gate
+WHERE (tenant_id, address_hash) IN (
+    SELECT i.tenant_id, i.gate_hash FROM attempt a JOIN intent i ON i.id = a.intent_id WHERE a.id = ANY(%(attempts)s::uuid[]))
+ORDER BY tenant_id, address_hash FOR UPDATE
 """
 
 # Read after the locks, so that nothing here is older than what they guard.
 FACTS = """
 SELECT o.attempt_id, o.gate_seen_at, d.id AS decision_id, d.verdict, d.valid_until, d.policy_version_id, c.sealed_address,
-       k.id AS key_id, k.wrapped_key, e.payload, t.bodies, t.default_locale
+       k.id AS key_id, k.wrapped_key, e.payload, e.tenant_id, e.template_name, e.template_version
 FROM outbox o
 JOIN decision d ON d.id = o.decision_id
+JOIN event e ON e.id = o.event_id
 JOIN intent i ON i.id = o.intent_id
-JOIN event e ON e.id = i.event_id
 JOIN contact c ON c.id = i.contact_id
 JOIN person_key k ON k.id = c.person_key_id
-JOIN template_version t ON t.tenant_id = e.tenant_id AND t.name = e.template_name AND t.version = e.template_version
-WHERE o.attempt_id = ANY(%(ids)s::uuid[])
+WHERE o.attempt_id = ANY(%(attempts)s::uuid[])
+"""
+
+PAUSES = """
+SELECT tenant_id, route_id, lane, category, cause FROM pause
+WHERE ended_at IS NULL AND tenant_id IN (SELECT tenant_id FROM attempt WHERE id = ANY(%(attempts)s::uuid[]))
 """
 
 TAKE_SLOTS = """
 UPDATE gate g SET slots = g.slots || n.slots, changed_at = %(now)s
-FROM unnest(%(tenants)s::uuid[], %(hashes)s::bytea[], %(slots)s::jsonb[]) AS n (tenant_id, address_hash, slots)
+FROM json_to_recordset(%(new)s::json) AS n (tenant_id uuid, address_hash bytea, slots jsonb)
 WHERE g.tenant_id = n.tenant_id AND g.address_hash = n.address_hash
 """
 
@@ -96,58 +110,55 @@ def prepare(
 
     `boottime` was read before `now`: a deadline counted from it never lies later than one counted from `now`.
     """
-    leased = rows(session, LEASED, ids=sorted(attempt_ids), lease=lease, now=now)
-    if not leased:
-        return Prepared()
-    books = lock_books(session, [row.intent_id for row in leased])
-    ours = [
-        row.attempt_id for row in leased if (o := books.outbox.get(row.attempt_id)) and o.lease == lease and o.leased_until > now
-    ]
-    gates, facts, pauses = _lock_gates_and_read(session, books, ours, now=now)
-    routes = read_routes(session, {books.attempts[i].route_id for i in ours})
-    policies = read_policies(session, {f.policy_version_id for f in facts.values()})
-    around = Surroundings({}, {}, {}, {}, pauses)
-    page = _Page(books, gates, facts, around, routes, policies, lease, handoff_for, boottime, now)
-    for attempt_id in sorted(ours):
-        page.judge(attempt_id)
+    page = _lock_and_read(session, attempt_ids, lease=lease, handoff_for=handoff_for, boottime=boottime, now=now)
+    for attempt_id, row in sorted(page.books.outbox.items()):
+        if attempt_id in page.asked and row.lease == lease and row.leased_until > now:
+            page.judge(attempt_id)
     page.write(session)
     return page.result
 
 
-def _lock_gates_and_read(
-    session: Session, books: Books, attempt_ids: Sequence[UUID], *, now: datetime
-) -> tuple[dict[tuple[UUID, bytes], Any], dict[UUID, Any], dict[UUID, Rows]]:
-    intents = [books.intents[books.attempts[i].intent_id] for i in attempt_ids]
-    keys = sorted({(i.tenant_id, bytes(i.gate_hash)) for i in intents})
-    hash_key_id = lasting_hash("gate", b"").key_id
-    new = [
-        {"tenant_id": t, "address_hash": h, "hash_key_id": hash_key_id, "slots": {}, "suppressed_at": None, "changed_at": now}
-        for t, h in keys
-    ]
+def _lock_and_read(
+    session: Session, attempt_ids: Sequence[AttemptId], *, lease: Lease, handoff_for: timedelta, boottime: float, now: datetime
+) -> _Page:
+    asked = {"attempts": sorted(attempt_ids)}
     statements: list[Statement] = [
-        gates_locked(keys),
-        (FACTS, {"ids": sorted(attempt_ids)}),
-        (PAUSES, {"tenants": sorted({k[0] for k in keys})}),
+        *locks_of(attempt_ids),
+        (MAKE_GATES, asked | {"hash_key": lasting_hash("gate", b"").key_id, "now": now}),
+        (LOCK_GATES, asked),
+        (FACTS, asked),
+        (PAUSES, asked),
     ]
-    if new:
-        statements.insert(0, insertion(Gate, new, tail="ON CONFLICT DO NOTHING"))
-    gates, facts, pauses = pipelined(session, statements)[-3:]
-    by_tenant: dict[UUID, Rows] = {}
-    for pause in pauses:
-        by_tenant.setdefault(pause.tenant_id, []).append(pause)
-    return {(g.tenant_id, bytes(g.address_hash)): g for g in gates}, {f.attempt_id: f for f in facts}, by_tenant
+    *locked, _, gates, facts, pauses = pipelined(session, statements)
+    books = books_of(locked)
+    return _Page(
+        asked=frozenset(attempt_ids),
+        books=books,
+        gates={(g.tenant_id, bytes(g.address_hash)): g for g in gates},
+        facts={f.attempt_id: f for f in facts},
+        around=Surroundings({}, {}, {}, {}, grouped(pauses, lambda p: p.tenant_id)),
+        routes=read_routes(session, {a.route_id for a in books.attempts.values() if a.route_id}),
+        policies=read_policies(session, {f.policy_version_id for f in facts}),
+        templates=read_templates(session, {(f.tenant_id, f.template_name, f.template_version) for f in facts}),
+        lease=lease,
+        handoff_for=handoff_for,
+        boottime=boottime,
+        now=now,
+    )
 
 
 @dataclass(slots=True)
 class _Page:
     """A few attempts being judged in order; each sees the slots that those before it took."""
 
+    asked: frozenset[UUID]
     books: Books
     gates: dict[tuple[UUID, bytes], Any]
     facts: dict[UUID, Any]
     around: Surroundings
     routes: Mapping[UUID, Route]
     policies: Mapping[UUID, InForce]
+    templates: Mapping[TemplateKey, Texts]
     lease: Lease
     handoff_for: timedelta
     boottime: float
@@ -224,7 +235,8 @@ class _Page:
     def _render(self, attempt: Any, intent: Any, facts: Any) -> Submission:  # noqa: ANN401 - rows
         key = open_vault_key(facts.key_id, facts.wrapped_key)
         payload = key.open(facts.payload)
-        text = body_for(facts.bodies, locale=payload["locale"], default_locale=facts.default_locale)
+        texts = self.templates[facts.tenant_id, facts.template_name, facts.template_version]
+        text = body_for(texts.bodies, locale=payload["locale"], default_locale=texts.default_locale)
         body = render(text, payload["data"])
         if not same_bytes(keyed_hash("body", body.encode(), key_id=attempt.hash_key_id).digest, bytes(attempt.body_hash)):
             raise ArtifactMismatch("the text is not the one that was accepted")
@@ -234,33 +246,23 @@ class _Page:
     def write(self, session: Session) -> None:
         """Write the page: begin and take out what was admitted, put back what was held, park what is broken."""
         if self.beginnings:
-            begun = state.begin(session, self.beginnings, lease=self.lease, now=self.now)
-            if len(begun) != len(self.beginnings):
-                raise state.LockBroken("an attempt changed its state under our lock")
-            keys = sorted(self.slots)
-            take = taken_slots(keys, self.slots, now=self.now)
-            pipelined(session, [take, (TAKE_OUT, {"ids": sorted(begun)})])
+            begun = state.beginning(self.beginnings, lease=self.lease, now=self.now)
+            taken = TAKE_OUT, {"ids": sorted(b.id for b in self.beginnings)}
+            state.confirm(pipelined(session, [begun, self._taken_slots(), taken])[0], self.beginnings)
         if self.result.put_back:
             rows(session, PUT_BACK, ids=sorted(self.result.put_back), lease=self.lease, now=self.now)
         if self.broken:
             park(session, self.books, self.broken, now=self.now)
             self.result.parked = set(self.broken)
 
+    def _taken_slots(self) -> Statement:
+        """Write the slots that this page took, one update per gate."""
+        new = [{"tenant_id": t, "address_hash": h, "slots": slots} for (t, h), slots in sorted(self.slots.items())]
+        return TAKE_SLOTS, {"new": as_json(new), "now": self.now}
+
 
 class ArtifactMismatch(DaybookError):
     """The text rendered now is not the one that was counted, decided on and hashed at acceptance."""
-
-
-def taken_slots(
-    keys: Sequence[tuple[UUID, bytes]], slots: dict[tuple[UUID, bytes], dict[str, Any]], *, now: datetime
-) -> Statement:
-    """Write the slots that a page took, one update per gate."""
-    return TAKE_SLOTS, {
-        "tenants": [k[0] for k in keys],
-        "hashes": [k[1] for k in keys],
-        "slots": [Jsonb(slots[k]) for k in keys],
-        "now": now,
-    }
 
 
 def _slot_json(slot: Slot, attempt_id: UUID) -> dict[str, str]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import insertion, pipelined, rows
+from app.ground.db import as_json, insertion, pipelined
 from app.ground.ids import new_id
 from app.ledger.books import Books
 from app.ledger.close import Closing, close_intents
 from app.ledger.decide import Decided, Wish, decide_wish
 from app.ledger.open import closing_state, decision_row
 from app.ledger.surroundings import statements, surroundings_of
-from app.ledger.transition import change_of, record, waiting_state
+from app.ledger.transition import change_of, recording, waiting_state
 from models.ledger import Decision as DecisionRow
 from policy.decide import Decision, same
 from policy.states import PublicState
@@ -26,40 +27,46 @@ FACTS = """
 SELECT o.attempt_id, c.country, c.zones, e.not_before, d.id AS decision_id, d.verdict, d.reason,
        d.not_before AS decided_not_before, d.valid_until, d.evidence, d.policy_version_id
 FROM outbox o
+JOIN event e ON e.id = o.event_id
 JOIN intent i ON i.id = o.intent_id
-JOIN event e ON e.id = i.event_id
 JOIN contact c ON c.id = i.contact_id
 JOIN decision d ON d.id = o.decision_id
 WHERE o.attempt_id = ANY(%(ids)s::uuid[])
 """
 
-# The decision in force, and when it was last taken again and found the same.
-KEEP_DECISIONS = """
-UPDATE outbox o SET decision_id = n.decision_id, held_at = %(now)s, gate_seen_at = n.gate_seen_at
-FROM unnest(%(ids)s::uuid[], %(decisions)s::uuid[], %(seen)s::timestamptz[]) AS n (id, decision_id, gate_seen_at)
-WHERE o.attempt_id = n.id
-"""
-
 DEFER = """
-UPDATE outbox o SET due_at = n.due_at, reason = n.reason, lease = NULL, leased_until = NULL
-FROM unnest(%(ids)s::uuid[], %(dues)s::timestamptz[], %(reasons)s::text[]) AS n (id, due_at, reason)
-WHERE o.attempt_id = n.id
+UPDATE outbox o SET due_at = n.due_at, reason = n.reason, lease = NULL, leased_until = NULL,
+       decision_id = n.decision_id, gate_seen_at = n.gate_seen_at, held_at = %(now)s
+FROM json_to_recordset(%(new)s::json)
+     AS n (attempt_id uuid, due_at timestamptz, reason text, decision_id uuid, gate_seen_at timestamptz)
+WHERE o.attempt_id = n.attempt_id
 """
 
 
-def redecide(session: Session, books: Books, attempt_ids: Sequence[UUID], *, now: datetime) -> list[UUID]:
-    """Decide each locked attempt; put off and close as the decisions say; return those that may go."""
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The decision in force for an attempt, taken or found unchanged just now, and the gate's mark that it saw."""
+
+    attempt_id: UUID
+    decision_id: UUID
+    gate_seen_at: datetime | None
+
+
+def redecide(session: Session, books: Books, attempt_ids: Sequence[UUID], *, now: datetime) -> list[Held]:
+    """Decide each locked attempt; put off and close as the decisions say; return those that may go, to be leased."""
     if not attempt_ids:
         return []
-    facts = {row.attempt_id: row for row in rows(session, FACTS, ids=sorted(attempt_ids))}
-    wishes = {i: _wish(books, i, facts[i]) for i in attempt_ids}
-    gates = [(w.tenant_id, w.gate_hash) for w in wishes.values()]
-    around = surroundings_of(session, pipelined(session, statements({w.tenant_id for w in wishes.values()}, gates, now=now)))
-    decided = {i: decide_wish(wish, around, now=now) for i, wish in wishes.items()}
-    in_force = _keep(session, books, facts, decided, now=now)
-    _defer(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.DEFER}, in_force, now=now)
-    _close(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.SUPPRESS}, in_force, now=now)
-    return [i for i in attempt_ids if decided[i].decision.verdict is Verdict.ALLOW]
+    intents = [books.intents[books.attempts[i].intent_id] for i in attempt_ids]
+    gates = [(i.tenant_id, bytes(i.gate_hash)) for i in intents]
+    reads = [(FACTS, {"ids": sorted(attempt_ids)}), *statements({i.tenant_id for i in intents}, gates, now=now)]
+    found, *results = pipelined(session, reads)
+    facts = {row.attempt_id: row for row in found}
+    around = surroundings_of(session, results)
+    decided = {i: decide_wish(_wish(books, i, facts[i]), around, now=now) for i in attempt_ids}
+    held = _keep(session, books, facts, decided, now=now)
+    _defer(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.DEFER}, held, now=now)
+    _close(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.SUPPRESS}, held, now=now)
+    return [held[i] for i in attempt_ids if decided[i].decision.verdict is Verdict.ALLOW]
 
 
 def _wish(books: Books, attempt_id: UUID, facts: Any) -> Wish:  # noqa: ANN401 - a row of FACTS
@@ -81,9 +88,9 @@ def _wish(books: Books, attempt_id: UUID, facts: Any) -> Wish:  # noqa: ANN401 -
 
 def _keep(
     session: Session, books: Books, facts: dict[UUID, Any], decided: dict[UUID, Decided], *, now: datetime
-) -> dict[UUID, UUID]:
-    """Store each decision that tells something new; note the others as held. Return the one in force for each."""
-    in_force, new = {}, []
+) -> dict[UUID, Held]:
+    """Store each decision that tells something new; the others are held. Return the one in force for each."""
+    held, new = {}, []
     for attempt_id, d in decided.items():
         row = facts[attempt_id]
         before = Decision(
@@ -95,33 +102,25 @@ def _keep(
         )
         policy_id = d.policy.id if d.policy else None
         if policy_id == row.policy_version_id and same(before, d.decision):
-            in_force[attempt_id] = row.decision_id
+            held[attempt_id] = Held(attempt_id, row.decision_id, d.gate_seen_at)
             continue
-        in_force[attempt_id] = new_id()
+        held[attempt_id] = Held(attempt_id, new_id(), d.gate_seen_at)
         attempt = books.attempts[attempt_id]
         common = {"tenant_id": attempt.tenant_id, "event_id": attempt.event_id, "intent_id": attempt.intent_id}
-        new.append(decision_row(common, attempt_id, in_force[attempt_id], d, moment="dispatch", now=now))
-    ids = sorted(in_force)
-    params = {
-        "ids": ids,
-        "decisions": [in_force[i] for i in ids],
-        "seen": [decided[i].gate_seen_at for i in ids],
-        "now": now,
-    }
-    keep = (KEEP_DECISIONS, params)
-    pipelined(session, [insertion(DecisionRow, new), keep] if new else [keep])
-    return in_force
+        new.append(decision_row(common, attempt_id, held[attempt_id].decision_id, d, moment="dispatch", now=now))
+    if new:
+        pipelined(session, [insertion(DecisionRow, new)])
+    return held
 
 
-def _defer(session: Session, books: Books, deferred: dict[UUID, Decided], in_force: dict[UUID, UUID], *, now: datetime) -> None:
+def _defer(session: Session, books: Books, deferred: dict[UUID, Decided], held: dict[UUID, Held], *, now: datetime) -> None:
     if not deferred:
         return
-    ids = sorted(deferred)
-    dues = [deferred[i].decision.not_before for i in ids]
-    reasons = [str(deferred[i].decision.reason) for i in ids]
-    rows(session, DEFER, ids=ids, dues=dues, reasons=reasons)
-    changes = []
-    for attempt_id, due, reason in zip(ids, dues, reasons, strict=True):
+    moved, changes = [], []
+    for attempt_id, d in sorted(deferred.items()):
+        due, reason = d.decision.not_before, str(d.decision.reason)
+        seen = {"decision_id": held[attempt_id].decision_id, "gate_seen_at": d.gate_seen_at}
+        moved.append({"attempt_id": attempt_id, "due_at": due, "reason": reason, **seen})
         intent = books.intents[books.attempts[attempt_id].intent_id]
         if (intent.state, intent.reason) == ("deferred", reason) and (intent.next_at == due or reason == Reason.NO_POLICY):
             continue  # nothing that anyone reads has changed; without a policy only our next look moves
@@ -134,16 +133,16 @@ def _defer(session: Session, books: Books, deferred: dict[UUID, Decided], in_for
                 before=waiting_state(intent),
                 reason=reason,
                 cause="dispatch",
-                cause_id=in_force[attempt_id],
+                cause_id=held[attempt_id].decision_id,
                 next_at=due,
             )
         )
-    record(session, changes, now=now)
+    pipelined(session, [(DEFER, {"new": as_json(moved), "now": now}), *recording(changes, now=now)])
 
 
-def _close(session: Session, books: Books, refused: dict[UUID, Decided], in_force: dict[UUID, UUID], *, now: datetime) -> None:
+def _close(session: Session, books: Books, refused: dict[UUID, Decided], held: dict[UUID, Held], *, now: datetime) -> None:
     closings = [
-        Closing(books.attempts[i].intent_id, state, str(d.decision.reason), "dispatch", in_force[i])
+        Closing(books.attempts[i].intent_id, state, str(d.decision.reason), "dispatch", held[i].decision_id)
         for i, d in refused.items()
         if (state := closing_state(d)) is not None
     ]

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import rows
+from app.ground.db import Rows, Statement, as_json, rows
 from app.ground.errors import DaybookError
 from app.ground.ids import AttemptId, Lease
 from policy.states import AttemptState
@@ -21,15 +21,14 @@ BEGIN = """
 UPDATE attempt a
 SET state = 'prepared', decision_id = n.decision_id, lease = %(lease)s, prepared_at = %(now)s,
     next_check_at = n.deadline_at, horizon_at = n.horizon_at
-FROM unnest(%(ids)s::uuid[], %(decision_ids)s::uuid[], %(deadlines)s::timestamptz[], %(horizons)s::timestamptz[])
-     AS n (id, decision_id, deadline_at, horizon_at)
+FROM json_to_recordset(%(new)s::json) AS n (id uuid, decision_id uuid, deadline_at timestamptz, horizon_at timestamptz)
 WHERE a.id = n.id AND a.state = 'queued'
 RETURNING a.id
 """
 
 CLOSE = """
 UPDATE attempt a SET state = n.state, ended_at = %(now)s
-FROM unnest(%(ids)s::uuid[], %(states)s::text[]) AS n (id, state)
+FROM json_to_recordset(%(new)s::json) AS n (id uuid, state text)
 WHERE a.id = n.id AND a.state = 'queued'
 RETURNING a.id
 """
@@ -41,9 +40,9 @@ SET state = n.state, taken = n.taken, next_check_at = n.next_check_at, horizon_a
     error_class = coalesce(n.error_class, a.error_class), error_code = coalesce(n.error_code, a.error_code),
     answered_at = coalesce(a.answered_at, %(now)s),
     ended_at = CASE WHEN n.state IN ('failed', 'delivered') THEN coalesce(a.ended_at, %(now)s) ELSE a.ended_at END
-FROM unnest(%(ids)s::uuid[], %(from_states)s::text[], %(states)s::text[], %(taken)s::boolean[], %(checks)s::timestamptz[],
-            %(horizons)s::timestamptz[], %(classes)s::text[], %(codes)s::text[])
-     AS n (id, from_state, state, taken, next_check_at, horizon_at, error_class, error_code)
+FROM json_to_recordset(%(new)s::json)
+     AS n (id uuid, from_state text, state text, taken boolean, next_check_at timestamptz, horizon_at timestamptz,
+           error_class text, error_code text)
 WHERE a.id = n.id AND a.state = n.from_state
 RETURNING a.id
 """
@@ -57,7 +56,7 @@ class LockBroken(DaybookError):
 class Beginning:
     """An admitted attempt: its decision, and until when it must have been written."""
 
-    attempt_id: AttemptId
+    id: AttemptId
     decision_id: UUID
     deadline_at: datetime
     horizon_at: datetime
@@ -67,7 +66,7 @@ class Beginning:
 class Application:
     """What all reports about one attempt, joined, make of it."""
 
-    attempt_id: AttemptId
+    id: AttemptId
     from_state: AttemptState
     state: AttemptState
     taken: bool
@@ -77,43 +76,25 @@ class Application:
     error_code: str | None
 
 
-def begin(session: Session, beginnings: Sequence[Beginning], *, lease: Lease, now: datetime) -> set[UUID]:
-    """Move queued attempts to prepared; return those that were still queued."""
-    ours = sorted(beginnings, key=lambda b: b.attempt_id)
-    done = rows(
-        session,
-        BEGIN,
-        ids=[b.attempt_id for b in ours],
-        decision_ids=[b.decision_id for b in ours],
-        deadlines=[b.deadline_at for b in ours],
-        horizons=[b.horizon_at for b in ours],
-        lease=lease,
-        now=now,
-    )
-    return {row.id for row in done}
+def beginning(beginnings: Sequence[Beginning], *, lease: Lease, now: datetime) -> Statement:
+    """Give the statement that moves queued attempts to prepared; it returns those that were still queued."""
+    ours = sorted(beginnings, key=lambda b: b.id)
+    return BEGIN, {"new": as_json(ours), "lease": lease, "now": now}
+
+
+def applying(applications: Sequence[Application], *, now: datetime) -> Statement:
+    """Give the statement that writes what was heard; it returns those whose state was what the caller had locked."""
+    ours = sorted(applications, key=lambda a: a.id)
+    return APPLY, {"new": as_json(ours), "now": now}
 
 
 def close(session: Session, closings: Sequence[tuple[AttemptId, AttemptState]], *, now: datetime) -> set[UUID]:
     """Close queued attempts (suppressed, expired, cancelled); return those that were still queued."""
-    ours = sorted(closings)
-    done = rows(session, CLOSE, ids=[i for i, _ in ours], states=[s.value for _, s in ours], now=now)
-    return {row.id for row in done}
+    new = as_json([{"id": i, "state": state} for i, state in sorted(closings)])
+    return {row.id for row in rows(session, CLOSE, new=new, now=now)}
 
 
-def apply(session: Session, applications: Sequence[Application], *, now: datetime) -> set[UUID]:
-    """Write what was heard; return those whose state was what the caller had locked."""
-    ours = sorted(applications, key=lambda a: a.attempt_id)
-    done = rows(
-        session,
-        APPLY,
-        ids=[a.attempt_id for a in ours],
-        from_states=[a.from_state.value for a in ours],
-        states=[a.state.value for a in ours],
-        taken=[a.taken for a in ours],
-        checks=[a.next_check_at for a in ours],
-        horizons=[a.horizon_at for a in ours],
-        classes=[a.error_class.value if a.error_class else None for a in ours],
-        codes=[a.error_code for a in ours],
-        now=now,
-    )
-    return {row.id for row in done}
+def confirm(changed: Rows, locked: Sequence[object]) -> None:
+    """Raise LockBroken unless a statement changed every row that we hold the lock of."""
+    if len(changed) != len(locked):
+        raise LockBroken("an attempt changed its state under our lock")

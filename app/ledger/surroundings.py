@@ -116,15 +116,16 @@ def surroundings_of(session: Session, results: Sequence[Rows]) -> Surroundings:
         in_force[row.tenant_id] = documents[row.id]
     return Surroundings(
         policies=in_force,
-        routes=_grouped(routes, lambda r: r.tenant_id),
-        suppressions=_grouped(suppressions, lambda s: (s.tenant_id, bytes(s.address_hash))),
+        routes=grouped(routes, lambda r: r.tenant_id),
+        suppressions=grouped(suppressions, lambda s: (s.tenant_id, bytes(s.address_hash))),
         gates={(g.tenant_id, bytes(g.address_hash)): g for g in gates},
-        pauses=_grouped(pauses, lambda p: p.tenant_id),
+        pauses=grouped(pauses, lambda p: p.tenant_id),
     )
 
 
-def _grouped(found: Rows, key: Any) -> dict[Any, list[Any]]:  # noqa: ANN401 - a key function of any row
-    grouped: dict[Any, list[Any]] = {}
+def grouped(found: Rows, key: Any) -> dict[Any, list[Any]]:  # noqa: ANN401 - a key function of any row
+    """Sort rows under what `key` finds in them."""
+    groups: dict[Any, list[Any]] = {}
     for row in found:
-        grouped.setdefault(key(row), []).append(row)
-    return grouped
+        groups.setdefault(key(row), []).append(row)
+    return groups

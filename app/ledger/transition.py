@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import insertion, pipelined
+from app.ground.db import Statement, as_json, insertion, pipelined
 from app.ground.ids import new_id
 from app.ledger.books import Books
 from models.ledger import Transition
@@ -24,8 +24,7 @@ UPDATE intent i
 SET transition_count = n.n, state = coalesce(n.state, i.state),
     reason = CASE WHEN n.state IS NULL THEN i.reason WHEN i.closed_at IS NULL THEN n.reason ELSE coalesce(n.reason, i.reason) END,
     next_at = CASE WHEN n.state IS NULL THEN i.next_at ELSE n.next_at END
-FROM unnest(%(ids)s::uuid[], %(ns)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(next_ats)s::timestamptz[])
-     AS n (id, n, state, reason, next_at)
+FROM json_to_recordset(%(new)s::json) AS n (id uuid, n bigint, state text, reason text, next_at timestamptz)
 WHERE i.id = n.id
 """
 
@@ -101,8 +100,13 @@ def change_of(
 
 def record(session: Session, changes: Sequence[Change], *, now: datetime) -> None:
     """Write transitions in one round trip; the caller holds the intents' locks and counted `n` under them."""
+    pipelined(session, recording(changes, now=now))
+
+
+def recording(changes: Sequence[Change], *, now: datetime) -> list[Statement]:
+    """Give the statements of `record`, for a pipeline that writes more."""
     if not changes:
-        return
+        return []
     ours = sorted(changes, key=lambda c: (c.intent_id, c.n))
     last = {c.intent_id: c.n for c in ours}
     spoken = {c.intent_id: c for c in ours if c.speaks}
@@ -128,16 +132,16 @@ def record(session: Session, changes: Sequence[Change], *, now: datetime) -> Non
         {"transition_id": t["id"], "intent_id": c.intent_id, "n": c.n, "tenant_id": c.tenant_id, "recipient_ref": c.recipient_ref}
         for t, c in zip(transitions, ours, strict=True)
     ]
-    projection = {
-        "ids": list(last),
-        "ns": list(last.values()),
-        "states": [INTENT_STATES[spoken[i].state].value if i in spoken else None for i in last],
-        "reasons": [spoken[i].reason if i in spoken else None for i in last],
-        "next_ats": [spoken[i].next_at if i in spoken else None for i in last],
-    }
-    statements = [
-        (PROJECT, projection),
+    projections = [_projection(intent_id, n, spoken.get(intent_id)) for intent_id, n in last.items()]
+    return [
+        (PROJECT, {"new": as_json(projections)}),
         insertion(Transition, transitions),
         insertion(FeedPending, pending),
     ]
-    pipelined(session, statements)
+
+
+def _projection(intent_id: UUID, n: int, spoken: Change | None) -> dict[str, Any]:
+    if spoken is None:
+        return {"id": intent_id, "n": n}
+    state = INTENT_STATES[spoken.state]
+    return {"id": intent_id, "n": n, "state": state, "reason": spoken.reason, "next_at": spoken.next_at}

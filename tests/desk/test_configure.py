@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 from psycopg import errors
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app.desk.configure import (
@@ -62,10 +61,8 @@ def test_a_policy_follows_another_without_a_gap_or_an_overlap(session: Session) 
 def test_what_was_published_is_never_changed(session: Session, table: str) -> None:
     make_house(session)
 
-    with pytest.raises(DBAPIError) as refused:
+    with pytest.raises(errors.RestrictViolation):
         rows(session, f"UPDATE {table} SET name = 'other'")
-
-    assert isinstance(refused.value.orig, errors.RestrictViolation)
 
 
 def test_of_a_key_only_the_hash_is_kept_and_it_can_be_revoked_once(session: Session) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from app import limits
 from app.flows.dispatch import Page, dispatch
 from app.flows.handoff import _report_not_handed_off, hand_off
-from app.ground import db
 from app.ground.db import rows
 from app.ledger.prepare import prepare
 from policy.states import AttemptState
@@ -237,12 +238,14 @@ def test_tokens_that_prepare_did_not_use_are_given_back(fresh_database: Engine, 
     assert float(world.valkey.hget(name, "tokens")) == 50.0  # type: ignore[arg-type]
 
 
-def test_after_a_commit_whose_answer_was_lost_nothing_is_sent_and_what_stands_is_reported(fresh_database: Engine) -> None:
+def test_after_a_commit_whose_answer_was_lost_nothing_is_sent_and_what_stands_is_reported(
+    fresh_database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server commits, and the connection breaks before we hear of it."""
     (standing,) = made(fresh_database)
     (page,) = dispatch(Lane.URGENT)
     transport = simulated()
-    broken = lose_one_answer(to="UPDATE attempt a")
+    broken = lose_one_answer(monkeypatch, to="UPDATE attempt a")
 
     send(page, transport)
 
@@ -267,49 +270,40 @@ def test_a_lost_commit_says_nothing_of_what_another_worker_prepared_under_the_sa
         assert [a.state for a in attempts_of(session, standing.intent_id)] == ["prepared"]
 
 
-def lose_one_answer(*, to: str) -> list[str]:
+def lose_one_answer(monkeypatch: pytest.MonkeyPatch, *, to: str) -> list[str]:
     """Break the connection of the next transaction that ran such a statement, right after the server has committed it."""
     lost: list[str] = []
-    marked: set[int] = set()
-    engine = db.engine()
+    marked: set[Any] = set()
+    execute: Callable[..., Any] = psycopg.Cursor.execute
+    commit: Callable[..., Any] = psycopg.Connection.commit
 
-    def mark(connection: Any, _cursor: object, statement: str, *_: object) -> None:
-        if statement.strip().startswith(to):
-            marked.add(id(connection))
+    def mark(self: psycopg.Cursor[Any], query: Any, *args: Any, **more: Any) -> Any:
+        if str(query).strip().startswith(to):
+            marked.add(self.connection)
+        return execute(self, query, *args, **more)
 
-    def commit_and_break(connection: Any) -> None:
-        if id(connection) in marked and not lost:
+    def commit_and_break(self: psycopg.Connection[Any]) -> None:
+        commit(self)  # the server has it
+        if self in marked and not lost:
             lost.append("lost")
-            driver = connection.connection.driver_connection
-            driver.commit()  # the server has it
-            driver.close()  # and we do not hear of it
+            self.close()
+            commit(self)  # and we do not hear of it
 
-    event.listen(engine, "before_cursor_execute", mark)
-    event.listen(engine, "commit", commit_and_break)
-    _LISTENING.append((engine, mark, commit_and_break))
+    monkeypatch.setattr(psycopg.Cursor, "execute", mark)
+    monkeypatch.setattr(psycopg.Connection, "commit", commit_and_break)
     return lost
 
 
-_LISTENING: list[tuple[Any, Any, Any]] = []
-
-
-@pytest.fixture(autouse=True)
-def _stop_listening() -> Any:
-    yield
-    while _LISTENING:
-        engine, mark, commit_and_break = _LISTENING.pop()
-        event.remove(engine, "before_cursor_execute", mark)
-        event.remove(engine, "commit", commit_and_break)
-
-
-def test_an_answer_whose_keeping_was_in_doubt_is_offered_again_and_kept_once(fresh_database: Engine) -> None:
+def test_an_answer_whose_keeping_was_in_doubt_is_offered_again_and_kept_once(
+    fresh_database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (standing,) = made(fresh_database)
     (page,) = dispatch(Lane.URGENT)
     broken: list[str] = []
 
     def answer(_: httpx.Request) -> httpx.Response:
         broken.append("armed")
-        lose_one_answer(to="UPDATE attempt a")
+        lose_one_answer(monkeypatch, to="UPDATE attempt a")
         return httpx.Response(201, json={"sid": "SM1", "status": "queued"})
 
     send(page, httpx.MockTransport(answer))

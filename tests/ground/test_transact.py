@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 import pytest
+from psycopg.errors import UniqueViolation
 from sqlalchemy import Engine, event
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.ground import db
@@ -125,7 +125,7 @@ def test_a_breach_of_a_constraint_is_not_run_again(fresh_database: Engine) -> No
         rows(tx.session, ADD, name="a")
         rows(tx.session, ADD, name="a")
 
-    with pytest.raises(IntegrityError):
+    with pytest.raises(UniqueViolation):
         transact(work)
 
     assert (len(runs), names(fresh_database)) == (1, [])

@@ -51,8 +51,7 @@ def turns(session: Session, house: making.House, prefix: str, count: int, monkey
     numbers["accept"] = len(statements)
     with counted(monkeypatch) as statements:
         pages = making.claim(session, house)
-    # One lease per window of a page: its statements are counted per window, not per row.
-    numbers["claim"] = len(statements) - 2 * len(pages)
+    numbers["claim"] = len(statements)
     ids = [i for page in pages for i in page.attempt_ids]
     lease = {i: page.lease for page in pages for i in page.attempt_ids}
     first = [i for i in ids if lease[i] == pages[0].lease]

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from psycopg import errors
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app.ground.db import pipelined, rows, transact
@@ -121,10 +120,8 @@ def test_a_suppression_is_kept_for_good(session: Session) -> None:
     house, digest = make_house(session), address_hash(Channel.SMS, ANNA).digest
     suppress(session, tenant_id=house.tenant_id, channel="sms", address_hash=digest, source="api", cause_id=None, now=NOON)
 
-    with pytest.raises(DBAPIError) as refused:
+    with pytest.raises(errors.RestrictViolation):
         rows(session, "DELETE FROM suppression")
-
-    assert isinstance(refused.value.orig, errors.RestrictViolation)
 
 
 def test_a_suppression_that_was_lifted_does_not_stand(session: Session) -> None:

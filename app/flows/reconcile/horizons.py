@@ -9,7 +9,7 @@ from uuid import UUID
 from app.flows.keep import observe_until_kept
 from app.ground.db import Tx, rows, transact
 from app.ground.ids import AttemptId
-from app.ledger.books import intents_of, lock_books
+from app.ledger.books import lock_books_of
 from app.ledger.consequences import Desk
 from app.ledger.observe import Told
 from policy.states import AttemptState
@@ -43,7 +43,7 @@ def reach_horizons() -> int:
 
 
 def _stop_asking(tx: Tx, attempt_ids: Sequence[UUID]) -> None:
-    books = lock_books(tx.session, intents_of(tx.session, attempt_ids).values())
+    books = lock_books_of(tx.session, attempt_ids)
     stopped = rows(tx.session, STOP_ASKING, ids=sorted(attempt_ids), now=tx.now)
     desk = Desk(tx.session, books, {}, tx.now)
     for row in stopped:
