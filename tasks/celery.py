@@ -10,6 +10,7 @@ from kombu.entity import Queue
 
 from app.ground.config import settings
 from app.ground.db import forget_engine
+from app.ground.heap import settle_heap
 from app.ground.log import set_up
 from policy.words import Lane
 
@@ -78,6 +79,7 @@ def _log(**_: Any) -> None:  # noqa: ANN401 - celery's signal
 @worker_process_init.connect  # type: ignore[untyped-decorator]  # celery is untyped
 def _own_connections(**_: Any) -> None:  # noqa: ANN401 - celery's signal
     forget_engine()
+    settle_heap()
 
 
 @worker_ready.connect  # type: ignore[untyped-decorator]  # celery is untyped

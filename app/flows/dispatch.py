@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -156,7 +156,12 @@ def _lease(session: Session, lane: Lane, route_id: UUID, groups: Sequence[Sequen
     leases = [Lease(row.lease) for row in rows(session, LEASES, count=len(groups))]
     pages = list(zip(leases, groups, strict=True))
     until = now + timedelta(seconds=settings().lease_seconds)
-    rows(session, LEASE, new=as_json([{"lease": n, **asdict(h)} for n, page in pages for h in page]), until=until, now=now)
+    new = [
+        {"attempt_id": h.attempt_id, "lease": n, "decision_id": h.decision_id, "gate_seen_at": h.gate_seen_at}
+        for n, page in pages
+        for h in page
+    ]
+    rows(session, LEASE, new=as_json(new), until=until, now=now)
     return [Page(lane, route_id, n, tuple(AttemptId(h.attempt_id) for h in page)) for n, page in pages]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
+import orjson
 import structlog
 
 from app.ground.config import settings
@@ -17,22 +18,22 @@ def set_up() -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    rendered: list[structlog.typing.Processor] = [
+        # Tracebacks without locals or messages of drivers: those quote values.
+        structlog.processors.ExceptionRenderer(_where_only),
+        structlog.processors.JSONRenderer(serializer=_json),
+    ]
+    # Our own lines, two for each attempt, take the short way past the standard library.
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
+        processors=[*shared, *rendered],
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stdout),
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(settings().log_level)),
-        cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                # Tracebacks without locals or messages of drivers: those quote values.
-                structlog.processors.ExceptionRenderer(_where_only),
-                structlog.processors.JSONRenderer(),
-            ],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendered],
         )
     )
     root = logging.getLogger()
@@ -41,6 +42,10 @@ def set_up() -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs whole URLs, and ours carry attempt keys
     for name in ("celery.worker.strategy", "celery.app.trace", "celery.beat"):
         logging.getLogger(name).setLevel(logging.WARNING)  # two lines per task, every second, that say nothing
+
+
+def _json(line: object, **_: object) -> str:
+    return orjson.dumps(line, default=str).decode()
 
 
 def _where_only(exc_info: structlog.typing.ExcInfo) -> str:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import rows
+from app.ground.db import as_json, pipelined, rows
 from app.ground.ids import AttemptId
 from app.ledger import state
 from app.ledger.books import Books
@@ -24,14 +24,14 @@ CLEAR_OUTBOX = "DELETE FROM outbox WHERE attempt_id = ANY(%(ids)s::uuid[])"
 # Compare-and-set: the first close wins, and what was handed off keeps its key.
 CLOSE_INTENTS = """
 UPDATE intent i SET closed_at = %(now)s, holds_key = n.holds_key, reason = n.reason
-FROM unnest(%(ids)s::uuid[], %(holds)s::boolean[], %(reasons)s::text[]) AS n (id, holds_key, reason)
+FROM json_to_recordset(%(new)s::json) AS n (id uuid, holds_key boolean, reason text)
 WHERE i.id = n.id AND i.closed_at IS NULL
 RETURNING i.id, i.holds_key
 """
 
 REQUEST_CLOSE = """
 UPDATE intent i SET close_requested_at = %(now)s, close_request = n.reason
-FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS n (id, reason)
+FROM json_to_recordset(%(new)s::json) AS n (id uuid, reason text)
 WHERE i.id = n.id AND i.close_requested_at IS NULL
 RETURNING i.id
 """
@@ -92,8 +92,8 @@ def close_intents(session: Session, books: Books, closings: Sequence[Closing], *
         closed.closed = set(ending)
     asked = {i: c for i, c in open_ones.items() if i not in ending}
     if asked:
-        rows(session, REQUEST_CLOSE, ids=sorted(asked), reasons=[asked[i].reason for i in sorted(asked)], now=now)
-        rows(session, STOP_CHECKING, ids=sorted(asked))
+        new = as_json([{"id": i, "reason": asked[i].reason} for i in sorted(asked)])
+        pipelined(session, [(REQUEST_CLOSE, {"new": new, "now": now}), (STOP_CHECKING, {"ids": sorted(asked)})])
         closed.requested = set(asked)
     return closed
 
@@ -102,8 +102,8 @@ def end_intents(session: Session, books: Books, reasons: Mapping[UUID, str], *, 
     """Mark locked intents closed; where nothing was handed off, free the key for the newest event that joined."""
     ids = sorted(reasons)
     taken = {i: any(was_taken(a) for a in books.attempts_of(i)) for i in ids}
-    freed = rows(session, CLOSE_INTENTS, ids=ids, holds=[taken[i] for i in ids], reasons=[reasons[i] for i in ids], now=now)
-    rows(session, SETTLE_REVIEWS, ids=ids, now=now)
+    new = as_json([{"id": i, "holds_key": taken[i], "reason": reasons[i]} for i in ids])
+    freed, _ = pipelined(session, [(CLOSE_INTENTS, {"new": new, "now": now}), (SETTLE_REVIEWS, {"ids": ids, "now": now})])
     promote_joined(session, [row.id for row in freed if not row.holds_key], now=now)
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from app.carriers.base import Receipts
-from app.ground.db import insertion, pipelined, rows
+from app.ground.db import as_json, insertion, pipelined, rows
 from app.ground.ids import AttemptId, new_id
 from app.ledger.books import Books, lock_gates
 from app.ledger.close import CLEAR_OUTBOX, SETTLE_REVIEWS, end_intents
@@ -40,8 +40,7 @@ WHERE a.id = ANY(%(ids)s::uuid[])
 # Freed by a certain non-handoff only, and only by the attempt that has it.
 FREE_SLOTS = """
 UPDATE gate g SET slots = g.slots - n.category, changed_at = %(now)s
-FROM unnest(%(tenants)s::uuid[], %(hashes)s::bytea[], %(categories)s::text[], %(attempts)s::text[])
-     AS n (tenant_id, address_hash, category, attempt_id)
+FROM json_to_recordset(%(new)s::json) AS n (tenant_id uuid, address_hash bytea, category text, attempt_id text)
 WHERE g.tenant_id = n.tenant_id AND g.address_hash = n.address_hash AND g.slots -> n.category ->> 'attempt_id' = n.attempt_id
 """
 
@@ -187,15 +186,11 @@ class Desk:
         if free:
             intents = [self.books.intents[h.attempt.intent_id] for h in free]
             lock_gates(self.session, {(i.tenant_id, bytes(i.gate_hash)) for i in intents})
-            rows(
-                self.session,
-                FREE_SLOTS,
-                tenants=[i.tenant_id for i in intents],
-                hashes=[bytes(i.gate_hash) for i in intents],
-                categories=[i.category for i in intents],
-                attempts=[str(h.attempt.id) for h in free],
-                now=self.now,
-            )
+            new = [
+                {"tenant_id": i.tenant_id, "address_hash": i.gate_hash, "category": i.category, "attempt_id": h.attempt.id}
+                for i, h in zip(intents, free, strict=True)
+            ]
+            rows(self.session, FREE_SLOTS, new=as_json(new), now=self.now)
 
     def _may_have_reached(self, attempt: Any) -> bool:  # noqa: ANN401 - a locked row
         """Say whether another attempt of the intent was, or may have been, taken: the person's cooldown is that one's."""

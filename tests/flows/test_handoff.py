@@ -278,7 +278,7 @@ def lose_one_answer(monkeypatch: pytest.MonkeyPatch, *, to: str) -> list[str]:
     commit: Callable[..., Any] = psycopg.Connection.commit
 
     def mark(self: psycopg.Cursor[Any], query: Any, *args: Any, **more: Any) -> Any:
-        if str(query).strip().startswith(to):
+        if to in (query.decode() if isinstance(query, bytes) else query):
             marked.add(self.connection)
         return execute(self, query, *args, **more)
 

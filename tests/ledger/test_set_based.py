@@ -23,13 +23,20 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Write down every statement that goes to Postgres meanwhile."""
     statements: list[str] = []
     execute: Callable[..., Any] = psycopg.Cursor.execute
+    mogrify: Callable[..., Any] = psycopg.ClientCursor.mogrify
 
-    def counting(self: psycopg.Cursor[Any], query: Any, *args: Any, **more: Any) -> Any:
-        statements.append(str(query))
+    def executing(self: psycopg.Cursor[Any], query: Any, *args: Any, **more: Any) -> Any:
+        if not isinstance(query, bytes):  # what goes together was counted as it was put together
+            statements.append(query)
         return execute(self, query, *args, **more)
 
+    def putting_together(self: psycopg.ClientCursor[Any], query: Any, *args: Any) -> Any:
+        statements.append(query)
+        return mogrify(self, query, *args)
+
     with monkeypatch.context() as patched:
-        patched.setattr(psycopg.Cursor, "execute", counting)
+        patched.setattr(psycopg.Cursor, "execute", executing)
+        patched.setattr(psycopg.ClientCursor, "mogrify", putting_together)
         yield statements
 
 

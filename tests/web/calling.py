@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import structlog
 from flask.testing import FlaskClient
 from sqlalchemy import Engine, text
 from werkzeug.test import TestResponse
@@ -119,3 +120,4 @@ def production_log() -> Iterator[io.StringIO]:
         yield out
     finally:
         root.handlers, root.level = handlers, level
+        structlog.reset_defaults()
