@@ -61,6 +61,15 @@ class DispatchFloor(Base):
     floor_at: Mapped[datetime]
 
 
+class SweepFloor(Base):
+    """Where a sweep starts, so that dead rows under an old snapshot cost nothing."""
+
+    __tablename__ = "sweep_floor"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    floor_at: Mapped[datetime]
+
+
 class FeedPending(Base):
     """A transition that has no place in the feed yet."""
 

@@ -53,8 +53,8 @@ def cancel_event(session: Session, *, tenant_id: UUID, event_id: UUID, actor: st
     books = lock_books(session, [row.id for row in intents])
     own = [books.intents[row.id] for row in intents if row.own]
     still_open = [i.id for i in own if i.closed_at is None and i.close_requested_at is None]
-    waits = any(not row.own for row in intents)
-    if still_open or (waits and not _is_cancelled(session, tenant_id, event_id)):
+    # What somebody asked is kept once, also when it came too late to change anything.
+    if still_open or not _is_cancelled(session, tenant_id, event_id):
         action_id = record_action(
             session, tenant_id=tenant_id, actor=actor, verb="cancel", subject={"event_id": str(event_id)}, reason="", now=now
         )

@@ -65,7 +65,6 @@ RAISE_FLOOR = """
 INSERT INTO dispatch_floor (lane, route_id, floor_at) VALUES (%(lane)s, %(route)s, %(floor)s)
 ON CONFLICT (lane, route_id) DO UPDATE SET floor_at = excluded.floor_at
 """
-LOWER_FLOORS = "DELETE FROM dispatch_floor"
 
 # The Procfile's default, and the carriers' read time-out. More processes only drain the queue faster.
 PROCESSES: Final = 2
@@ -163,8 +162,3 @@ def _lease(session: Session, lane: Lane, route_id: UUID, groups: Sequence[Sequen
     ]
     rows(session, LEASE, new=as_json(new), until=until, now=now)
     return [Page(lane, route_id, n, tuple(AttemptId(h.attempt_id) for h in page)) for n, page in pages]
-
-
-def lower_floors() -> None:
-    """Forget the low-water marks, so that the next claim also sees what was committed late below them."""
-    transact(lambda tx: rows(tx.session, LOWER_FLOORS))

@@ -34,7 +34,9 @@ from policy.words import Source
 CLAIM = """
 UPDATE attempt a SET next_check_at = least(%(until)s, a.horizon_at), check_count = a.check_count + 1
 FROM (SELECT id FROM attempt
-      WHERE next_check_at <= %(now)s AND state IN ('submitted', 'unknown') AND horizon_at > %(now)s
+      WHERE next_check_at <= %(now)s
+        AND next_check_at >= (SELECT coalesce(max(floor_at), '-infinity') FROM sweep_floor WHERE name = 'checks')
+        AND state IN ('submitted', 'unknown') AND horizon_at > %(now)s
       ORDER BY next_check_at, id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) due
 WHERE a.id = due.id
 RETURNING a.id
@@ -66,11 +68,12 @@ WHERE a.route_id = %(route)s AND i.tenant_id = %(tenant)s AND i.gate_hash = %(ga
 
 HELD = "SELECT remote_id FROM remote_id WHERE route_id = %(route)s AND remote_id = ANY(%(remote_ids)s::text[])"
 
-# Only rows that still carry our claim: a report or a close that came meanwhile has set the next check itself.
+# Only rows that still carry our claim: a report or a close that came meanwhile has set the next check
+# itself. Not `=`, which the planner could follow into the index of what is due instead of the key.
 RESCHEDULE = """
 UPDATE attempt a SET next_check_at = n.next_at
 FROM unnest(%(ids)s::uuid[], %(nexts)s::timestamptz[], %(claims)s::timestamptz[]) AS n (id, next_at, claimed_until)
-WHERE a.id = n.id AND a.next_check_at = n.claimed_until AND a.state IN ('submitted', 'unknown')
+WHERE a.id = n.id AND a.next_check_at IS NOT DISTINCT FROM n.claimed_until AND a.state IN ('submitted', 'unknown')
 """
 
 CLAIMED_FOR: Final = timedelta(seconds=60)

@@ -30,7 +30,7 @@ class Settings:
     """(id, secret) pairs for keyed hashes, newest first."""
     public_url: str
     """Where strangers reach the web process; receipt URLs are made from it."""
-    window_count: int = 32
+    window_count: int = 64
     """How many attempts one worker process may hold prepared without an answer."""
     lease_seconds: float = 60.0
     handoff_seconds: float = 15.0
@@ -54,7 +54,7 @@ class Settings:
             key_ring=_ring(env, "DAYBOOK_KEY_RING", size=32),
             hash_ring=_ring(env, "DAYBOOK_HASH_RING", size=None),
             public_url=_url(env, "DAYBOOK_PUBLIC_URL").rstrip("/"),
-            window_count=_number(env, "DAYBOOK_WINDOW", 32, low=1, high=1000),
+            window_count=_number(env, "DAYBOOK_WINDOW", 64, low=1, high=1000),
             lease_seconds=_seconds(env, "DAYBOOK_LEASE_SECONDS", 60.0, low=2.0, high=3600.0),
             handoff_seconds=_seconds(env, "DAYBOOK_HANDOFF_SECONDS", 15.0, low=1.0, high=60.0),
             visibility_seconds=_number(env, "DAYBOOK_VISIBILITY_SECONDS", 300, low=1, high=86_400),

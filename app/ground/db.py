@@ -42,9 +42,12 @@ RERUN_COUNT: Final = 12
 RERUNNABLE: Final = (errors.DeadlockDetected, errors.SerializationFailure)
 # It waited as long as it may: waiting again would hang the caller for minutes.
 BUSY: Final = (errors.LockNotAvailable, errors.QueryCanceled)
+# Everything that works is read by key, and a page costs much the same wherever it lies: with the default
+# the planner would rather read small tables whole, and go on doing so while they grow.
 BEGIN: Final = """
 SELECT set_config('statement_timeout', %(statement)s, true) AS statement, set_config('lock_timeout', %(lock)s, true) AS lock,
-       set_config('timezone', 'UTC', true) AS timezone, clock_timestamp() AS now
+       set_config('timezone', 'UTC', true) AS timezone, set_config('random_page_cost', '1.1', true) AS random_page_cost,
+       clock_timestamp() AS now
 """
 
 

@@ -162,19 +162,23 @@ class Desk:
 
     def suppress_opted_out(self) -> None:
         """Follow the evidence, not the verdict: a carrier's opt-out counts also in a stale or repeated report."""
-        for h in self.heard.values():
-            for told in h.told:
-                if told.error_class is ErrorClass.OPTED_OUT:
-                    intent = self.books.intents[h.attempt.intent_id]
-                    suppress(
-                        self.session,
-                        tenant_id=intent.tenant_id,
-                        channel=intent.channel,
-                        address_hash=bytes(intent.gate_hash),
-                        source="carrier",
-                        cause_id=told.id,
-                        now=self.now,
-                    )
+        told_of = [
+            (told, self.books.intents[h.attempt.intent_id])
+            for h in self.heard.values()
+            for told in h.told
+            if told.error_class is ErrorClass.OPTED_OUT
+        ]
+        # In the order of the gates, which it locks: two pages may speak of the same people.
+        for told, intent in sorted(told_of, key=lambda pair: (pair[1].tenant_id, bytes(pair[1].gate_hash), pair[0].id)):
+            suppress(
+                self.session,
+                tenant_id=intent.tenant_id,
+                channel=intent.channel,
+                address_hash=bytes(intent.gate_hash),
+                source="carrier",
+                cause_id=told.id,
+                now=self.now,
+            )
 
     def free_slots(self) -> None:
         """Give the gate's slot back where nothing was taken, for certain."""

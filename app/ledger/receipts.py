@@ -66,15 +66,18 @@ WHERE id = ANY(%(ids)s::uuid[]) AND status IN ('waiting', 'unmatched')
 
 UNOBSERVED = """
 SELECT id, attempt_id, reports FROM receipt
-WHERE status = 'waiting' AND received_at <= %(before)s ORDER BY received_at, id LIMIT %(limit)s
+WHERE status = 'waiting' AND received_at <= %(before)s
+  AND received_at >= (SELECT coalesce(max(floor_at), '-infinity') FROM sweep_floor WHERE name = 'receipts')
+ORDER BY received_at, id LIMIT %(limit)s
 """
 
 # An unmatched receipt meets its attempt when the answer that names the remote id is stored after all.
 MATCH_LATE = """
 UPDATE receipt r SET attempt_id = i.attempt_id, status = 'waiting'
 FROM remote_id i
-WHERE r.status = 'unmatched' AND r.received_at > %(since)s AND i.route_id = r.route_id
-  AND i.remote_id = r.reports -> 0 ->> 'remote_id'
+WHERE r.status = 'unmatched' AND r.received_at > %(since)s
+  AND r.received_at >= (SELECT coalesce(max(floor_at), '-infinity') FROM sweep_floor WHERE name = 'receipts')
+  AND i.route_id = r.route_id AND i.remote_id = r.reports -> 0 ->> 'remote_id'
 RETURNING r.id
 """
 

@@ -11,7 +11,9 @@ from sqlalchemy.orm import Session
 
 from app.desk.configure import store_policy
 from app.desk.pause import Scope, pause, resume
-from app.flows.dispatch import dispatch, lower_floors
+from app.flows.dispatch import dispatch
+from app.flows.floors import lower_floors
+from app.ground.config import settings
 from app.ground.db import rows
 from app.ledger.books import lock_books
 from app.people.contacts import address_hash
@@ -274,12 +276,13 @@ def test_no_more_is_leased_than_the_route_can_send_in_a_third_of_a_lease(fresh_d
 
 def test_a_large_page_is_leased_in_groups_of_a_workers_window(session: Session) -> None:
     house = make_house(session)
-    for n in range(40):
+    window = settings().window_count
+    for n in range(window + 8):
         make_event(session, house, subject=f"c-{n}", ref=f"m-{n}")
 
     pages = claim(session, house)
 
-    assert [len(page.attempt_ids) for page in pages] == [32, 8]
+    assert [len(page.attempt_ids) for page in pages] == [window, 8]
     assert len({page.lease for page in pages}) == 2
 
 

@@ -12,7 +12,10 @@ from policy.states import AttemptState
 from policy.words import Reason, Source
 
 PASSED = """
-SELECT id FROM attempt WHERE next_check_at <= %(now)s AND state = 'prepared' ORDER BY next_check_at, id LIMIT %(limit)s
+SELECT id FROM attempt
+WHERE next_check_at <= %(now)s
+  AND next_check_at >= (SELECT coalesce(max(floor_at), '-infinity') FROM sweep_floor WHERE name = 'checks') AND state = 'prepared'
+ORDER BY next_check_at, id LIMIT %(limit)s
 """
 
 PAGE: Final = 200

@@ -17,7 +17,9 @@ from policy.words import Reason, Source
 
 REACHED = """
 SELECT id, state FROM attempt
-WHERE next_check_at <= %(now)s AND horizon_at <= %(now)s AND state IN ('submitted', 'unknown')
+WHERE next_check_at <= %(now)s
+  AND next_check_at >= (SELECT coalesce(max(floor_at), '-infinity') FROM sweep_floor WHERE name = 'checks')
+  AND horizon_at <= %(now)s AND state IN ('submitted', 'unknown')
 ORDER BY next_check_at, id LIMIT %(limit)s
 """
 

@@ -41,7 +41,7 @@ ROUTES: Final = "SELECT id, sealed_credentials FROM route ORDER BY id"
 # The vault itself, what the tenant publishes to everybody, and names that hold no text of others.
 VAULT_COLUMNS: Final = frozenset({("inlet", "request")})
 PUBLISHED: Final = frozenset({"policy_version", "template_version", "route", "tenant", "api_key", "contact", "person_key"})
-MINE: Final = frozenset({"alembic_version", "heartbeat", "feed_state", "dispatch_floor"})
+MINE: Final = frozenset({"alembic_version", "heartbeat", "feed_state", "dispatch_floor", "sweep_floor"})
 
 # A number in international form or an e-mail address, also percent-encoded as in a business key. The
 # plus keeps ids, hashes and codes out, which hold runs of digits of their own.
