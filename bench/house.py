@@ -29,7 +29,7 @@ from local.valkey import start_valkey
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SCRATCH: Final = "scratch"
-READY_SECONDS: Final = 60.0
+READY_SECONDS: Final = 120.0
 # Rules, routes, templates and keys stay; everything that an event leaves behind goes.
 KEPT: Final = frozenset(
     {"alembic_version", "tenant", "api_key", "policy_version", "template_version", "route", "feed_state", "heartbeat"}
@@ -71,13 +71,13 @@ class House:
         return self.folder / f"{name}.log"
 
     @contextmanager
-    def running(self, *names: str) -> Iterator[None]:
-        """Run these processes of the Procfile until the block ends."""
+    def running(self, *names: str) -> Iterator[dict[str, int]]:
+        """Run these processes of the Procfile until the block ends; give their pids."""
         lines = read_procfile(ROOT / "Procfile")
         with ExitStack() as stack:
             pids = {name: stack.enter_context(self.child(name, ["/bin/sh", "-c", lines[name]])).pid for name in names}
             self._wait_until_ready(pids)
-            yield
+            yield pids
 
     @contextmanager
     def child(self, name: str, command_line: Sequence[str], **env: str) -> Iterator[subprocess.Popen[bytes]]:

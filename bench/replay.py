@@ -10,7 +10,7 @@ from typing import Final
 from bench.house import House, sql
 from bench.tape import Tape, literal, series
 
-WINDOW: Final = 32
+WINDOW: Final = 64
 """As many attempts as a worker prepares in one transaction (DAYBOOK_WINDOW's default)."""
 # A window's plan must be the one that reads by index, whatever the statistics of a fresh database say.
 PLANS: Final = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"

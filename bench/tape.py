@@ -121,11 +121,23 @@ def record(house: House, town: Town) -> Tape:
     return tape
 
 
+def record_accepted(house: House, town: Town, template: str) -> Tape:
+    """Let one event of a template be accepted in this process, and keep its rows."""
+    tape = Tape()
+    with house.connect() as connection:
+        accept_all(town, 1, template=template)
+        for table in ACCEPTED:
+            tape.rows["accepted", table] = list(read_rows(connection, table))
+            tape.types[table] = dict(_columns(connection, table))
+    house.wipe(scratch=False)
+    return tape
+
+
 Everything = dict[str, list[Row]]
 
 
 def _all(connection: Connection[Any]) -> Everything:
-    return {table: list(_read(connection, table)) for table in {*ACCEPTED, *HANDED, *SETTLED}}
+    return {table: list(read_rows(connection, table)) for table in {*ACCEPTED, *HANDED, *SETTLED}}
 
 
 def _note(tape: Tape, connection: Connection[Any], happened: str, tables: Sequence[str], before: Everything) -> Everything:
@@ -135,7 +147,8 @@ def _note(tape: Tape, connection: Connection[Any], happened: str, tables: Sequen
     return after
 
 
-def _read(connection: Connection[Any], table: str) -> Iterator[Row]:
+def read_rows(connection: Connection[Any], table: str) -> Iterator[Row]:
+    """Read a table's rows, every value as text."""
     names = [name for name, _ in _columns(connection, table)]
     for values in connection.execute(sql(f"SELECT {', '.join(f'{name}::text' for name in names)} FROM {table}")):
         yield dict(zip(names, values, strict=True))

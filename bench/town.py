@@ -30,9 +30,14 @@ from policy.words import Lane
 SAMPLE: Final = ROOT / "policy" / "documents" / "sample-2026-11-01.yaml"
 SENDER: Final = "+12015550100"
 ACCOUNT: Final = "AC00000000000000000000000000000000"
+SCOPES: Final = ("events:write", "events:read", "history:read")
+NOWHERE: Final = "http://127.0.0.1:9"
+"""Nobody listens there."""
 TOKEN: Final = "figures"  # noqa: S105 - opens nothing: the carrier behind it is in this process
 # One lane each, so that both of the Procfile's workers hand off.
 TEMPLATES: Final = {"class-opening": "transactional", "class-change": "operational"}
+URGENT: Final = "class-opening"
+BULK: Final = "class-change"
 PAGE: Final = 500
 # More than any figure sends: what is measured is the work, not the wait for a carrier's rate.
 RATE: Final = 1_000_000
@@ -60,15 +65,15 @@ class Town:
         return f"/v1/receipts/{self.route_id}"
 
 
-def settle(name: str, *, carrier: str) -> Town:
+def settle(name: str, *, carrier: str, base_url: str = NOWHERE) -> Town:
     """Make a tenant with the sample's rules, hours apart, so that a figure is the same at night."""
-    return transact(lambda tx: _settle(tx, name, carrier))
+    return transact(lambda tx: _settle(tx, name, carrier, base_url))
 
 
-def _settle(tx: Tx, name: str, carrier: str) -> Town:
+def _settle(tx: Tx, name: str, carrier: str, base_url: str) -> Town:
     session, now = tx.session, tx.now
     tenant_id = add_tenant(session, name=name, now=now)
-    key = add_key(session, tenant_id=tenant_id, name="figures", scopes=("events:write", "events:read"), now=now)
+    key = add_key(session, tenant_id=tenant_id, name="figures", scopes=SCOPES, now=now)
     policy: dict[str, Any] = yaml.safe_load(SAMPLE.read_text()) | {"effective_from": "2020-01-01T00:00:00Z"}
     for rules in policy["categories"].values():
         rules.pop("hours", None)
@@ -80,7 +85,7 @@ def _settle(tx: Tx, name: str, carrier: str) -> Town:
         name=carrier,
         carrier=carrier,
         sender=SENDER,
-        settings={"account_sid": ACCOUNT, "base_url": "http://127.0.0.1:9", "contacts": "nobody"},
+        settings={"account_sid": ACCOUNT, "base_url": base_url, "contacts": "nobody"},
         credentials={"auth_token": TOKEN},
         rate_per_second=RATE,
         burst_count=RATE,
@@ -103,11 +108,11 @@ def _is_american(number: str) -> bool:
         return False
 
 
-def events(count: int) -> list[dict[str, Any]]:
-    """Write requests for so many people, each with a number of its own, the templates in turn."""
+def events(count: int, *, template: str | None = None) -> list[dict[str, Any]]:
+    """Write requests for so many people, each with a number of its own; the templates in turn, unless one is named."""
     if count > len(numbers()):
         raise NotSoMany(f"there are {len(numbers())} fictitious numbers; ask for at most so many events")
-    names = list(TEMPLATES)
+    names = [template] if template else list(TEMPLATES)
     return [
         {
             "type": "class.opening",
@@ -121,9 +126,9 @@ def events(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def accept_all(town: Town, count: int) -> None:
+def accept_all(town: Town, count: int, *, template: str | None = None) -> None:
     """Accept so many events in this process, in pages, past HTTP."""
-    asked = [read for event in events(count) if isinstance(read := read_request(event), NewEvent)]
+    asked = [read for event in events(count, template=template) if isinstance(read := read_request(event), NewEvent)]
     for start in range(0, count, PAGE):
         transact(lambda tx, page=asked[start : start + PAGE]: _accept(tx, town, page))  # type: ignore[misc]  # mypy reads no default into a lambda
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +70,56 @@ def post(url: str, requests: Sequence[bytes], *, connections: int, keep_bodies: 
     for line in lines:
         line.socket.close()
     return Traffic(seconds, dict(statuses), bodies)
+
+
+class Paced:
+    """Requests at moments of their own, whatever became of those before: one that waits holds back none."""
+
+    def __init__(self, url: str, *, connections: int) -> None:
+        address = (urlsplit(url).hostname or "", urlsplit(url).port or 80)
+        self.idle = [_Line(socket.create_connection(address, timeout=PATIENCE_SECONDS)) for _ in range(connections)]
+        self.selector = selectors.DefaultSelector()
+        for line in self.idle:
+            self.selector.register(line.socket, selectors.EVENT_READ, line)
+        self.busy = 0
+        self.status = 0
+
+    def close(self) -> None:
+        """Close every connection."""
+        for key in list(self.selector.get_map().values()):
+            key.data.socket.close()
+        self.selector.close()
+
+    def post(self, requests: Sequence[bytes], gaps: Sequence[float], *, status: int) -> list[float]:
+        """Send each request so long after the one before; give when each was written, on the machine's clock."""
+        self.status = status
+        sent_at: list[float] = []
+        due = stopwatch()
+        for request_, gap in zip(requests, gaps, strict=True):
+            due += gap
+            while (left := due - stopwatch()) > 0 or not self.idle:
+                self._listen(left if self.idle else PATIENCE_SECONDS)
+            line = self.idle.pop(0)
+            sent_at.append(time.clock_gettime(time.CLOCK_REALTIME))
+            line.send(iter([request_]))
+            self.busy += 1
+        while self.busy:
+            self._listen(PATIENCE_SECONDS)
+        return sent_at
+
+    def _listen(self, seconds: float) -> None:
+        ready = self.selector.select(timeout=seconds)
+        if not ready and seconds == PATIENCE_SECONDS:
+            raise BadAnswer(f"no answer within {PATIENCE_SECONDS:.0f} seconds")
+        for key, _ in ready:
+            line: _Line = key.data
+            answer = line.read()
+            if answer is None:
+                continue
+            if answer[0] != self.status:
+                raise BadAnswer(f"expected {self.status}, got {answer[0]}: {answer[1][:200]!r}")
+            self.idle.append(line)
+            self.busy -= 1
 
 
 def _start(line: _Line, waiting: Iterator[bytes], selector: selectors.BaseSelector) -> bool:

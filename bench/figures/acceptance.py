@@ -114,7 +114,7 @@ def _key(row: Mapping[str, Any]) -> object:
 def _rows(house: House, model: type[Base]) -> Sequence[dict[str, Any]]:
     table = model.__table__
     assert isinstance(table, Table)  # noqa: S101 - every mapped class has one
-    names = [column.name for column in table.columns if column.computed is None]
+    names = [str(column.name) for column in table.columns if column.computed is None]  # orjson takes no subclass as a key
     with house.connect() as connection:
         found = connection.execute(_select(table.name, names))
         return [dict(zip(names, values, strict=True)) for values in found]
