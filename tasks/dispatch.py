@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.flows.dispatch import dispatch as run_dispatch
-from app.flows.dispatch import lower_floors
+from app.flows.floors import lower_floors
 from policy.words import Lane
 from tasks.celery import celery
 from tasks.doorbell import ring, take_down

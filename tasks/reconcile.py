@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.flows.floors import raise_sweep_floors
 from app.flows.reconcile.deadlines import put_in_doubt
 from app.flows.reconcile.expiry import expire_page
 from app.flows.reconcile.horizons import reach_horizons
@@ -16,3 +17,4 @@ def reconcile(**_: object) -> None:
     observe_waiting()
     reach_horizons()
     expire_page()
+    raise_sweep_floors()

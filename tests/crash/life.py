@@ -12,8 +12,9 @@ import time
 
 from werkzeug.serving import make_server
 
-from app.flows.dispatch import dispatch, lower_floors
+from app.flows.dispatch import dispatch
 from app.flows.feed import sequence_feed
+from app.flows.floors import lower_floors
 from app.flows.handoff import hand_off
 from app.flows.heartbeat import beat
 from app.flows.inlet import take_inlet
