@@ -22,6 +22,10 @@ SWEEPS: Final = "sweeps"
 # worker held comes back after it; the outbox's leases are the truth meanwhile.
 RESTORE_EVERY_SECONDS: Final = 10
 
+# A message is thrown away when the receiver's clock is past what the sender's said: so that sweeps do not
+# pile up for a day while no worker runs, and far longer than two clocks may differ.
+EXPIRES_SECONDS: Final = 900
+
 # What runs when, in seconds. Each sweep is idempotent and finds its own work, so two beats are
 # harmless, and a late or lost one costs only time.
 SCHEDULE: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
@@ -65,7 +69,7 @@ celery.conf.update(
     enable_utc=True,
     timezone="UTC",
     beat_schedule={
-        name: {"task": task, "schedule": every, "kwargs": kwargs, "options": {"queue": SWEEPS, "expires": max(every, 1.0)}}
+        name: {"task": task, "schedule": every, "kwargs": kwargs, "options": {"queue": SWEEPS, "expires": EXPIRES_SECONDS}}
         for name, (task, every, kwargs) in SCHEDULE.items()
     },
 )

@@ -18,11 +18,11 @@ STANDS_FOR_MS: Final = 1000
 
 def ring(lane: Lane) -> None:
     """Wake the dispatch of a lane, unless somebody just did; beat comes by anyway."""
-    from tasks.celery import SWEEPS, celery  # noqa: PLC0415 - the web edge loads Celery only when it rings
+    from tasks.celery import EXPIRES_SECONDS, SWEEPS, celery  # noqa: PLC0415 - the web edge loads Celery only when it rings
 
     try:
         if client().set(_bell(lane), 1, nx=True, px=STANDS_FOR_MS):
-            celery.send_task("dispatch", kwargs={"lane": lane.value}, queue=SWEEPS, retry=False, expires=30)
+            celery.send_task("dispatch", kwargs={"lane": lane.value}, queue=SWEEPS, retry=False, expires=EXPIRES_SECONDS)
     except (redis.RedisError, OperationalError) as error:
         log.warning("doorbell_lost", lane=lane, cause=type(error).__name__)
 

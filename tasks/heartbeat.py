@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from app.flows.heartbeat import beat, is_silent
 from app.ground.db import CommitUnknown, DatabaseAway
 from app.ground.log import log
-from tasks.celery import SCHEDULE, SWEEPS, celery
+from tasks.celery import EXPIRES_SECONDS, SCHEDULE, SWEEPS, celery
 
 LOOK_EVERY_SECONDS: Final = 3.0
 
@@ -41,6 +41,6 @@ def _watch() -> None:
 
 def enqueue_sweeps() -> None:
     """Enqueue every sweep once, as beat would; the heartbeat alone stays beat's to give."""
-    for task, every, kwargs in SCHEDULE.values():
+    for task, _, kwargs in SCHEDULE.values():
         if task != "heartbeat":
-            celery.send_task(task, kwargs=kwargs, queue=SWEEPS, retry=False, expires=max(every, LOOK_EVERY_SECONDS))
+            celery.send_task(task, kwargs=kwargs, queue=SWEEPS, retry=False, expires=EXPIRES_SECONDS)

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+import orjson
 from psycopg import DataError, IntegrityError
-from psycopg import Error as PsycopgError
-from sqlalchemy.exc import DBAPIError
+from psycopg.errors import ProgramLimitExceeded
 
 from app.ground.db import CommitUnknown, DatabaseAway, Raced, Tx, transact
 from app.ground.log import log
@@ -17,6 +17,9 @@ from app.ledger.observe import Observed, Told, observe
 from app.ledger.review import open_reviews
 
 T = TypeVar("T")
+
+# What a report may hold that no column takes: a carrier's text without end, or one that is no text.
+POISON: Final = (DataError, IntegrityError, ProgramLimitExceeded, UnicodeEncodeError, orjson.JSONEncodeError)
 
 LONGEST_PAUSE_SECONDS: Final = 5.0
 
@@ -39,13 +42,10 @@ def observe_until_kept(told: Sequence[Told]) -> list[Observed]:
         return []
     try:
         observed = keep_trying(lambda: transact(lambda tx: observe(tx.session, told, now=tx.now)))
-    except (DBAPIError, PsycopgError) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        if not isinstance(cause, DataError | IntegrityError):
-            raise
+    except POISON as error:
         if len(told) > 1:  # one of them is poison: the others must not wait for it
             return [kept for t in told for kept in observe_until_kept([t])]
-        log.error("observation_refused", attempt_id=str(told[0].attempt_id), cause=type(cause).__name__)
+        log.error("observation_refused", attempt_id=str(told[0].attempt_id), cause=type(error).__name__)
         _review(told[0])
         return []
     for o in observed:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.carriers.base import Call
 from app.carriers.registry import open_carrier
+from app.flows.keep import POISON
 from app.flows.routes import find_route
 from app.ground.db import CommitUnknown, DatabaseAway, Tx, transact
 from app.ground.log import log
@@ -43,7 +44,7 @@ def take_receipt(route_id: UUID, call: Call) -> Taken:
     if kept.told:
         try:
             transact(lambda tx: observe_receipt(tx, kept.id, kept.told))
-        except (DatabaseAway, CommitUnknown, DBAPIError, PsycopgError) as error:
+        except (*POISON, DatabaseAway, CommitUnknown, DBAPIError, PsycopgError) as error:
             # It is kept, and that is what the carrier is told; reconcile observes what is waiting.
             log.error("receipt_not_observed", receipt_id=str(kept.id), cause=type(error).__name__)
     return Taken.KEPT

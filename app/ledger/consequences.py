@@ -16,7 +16,7 @@ from app.ground.db import as_json, insertion, pipelined, rows
 from app.ground.ids import AttemptId, new_id
 from app.ledger.books import Books, lock_gates
 from app.ledger.close import CLEAR_OUTBOX, SETTLE_REVIEWS, end_intents
-from app.ledger.heard import Heard, Standing, as_heard, contacted_twice, has_it, public_before
+from app.ledger.heard import Heard, Standing, as_heard, contacted_twice, may_arrive, public_before
 from app.ledger.open import attempt_row
 from app.ledger.policies import read_policies
 from app.ledger.review import open_reviews
@@ -210,7 +210,7 @@ class Desk:
             self._settle_delivered(intent_id, attempts, heard, queued)
             return
         for h in heard:
-            if queued and h.attempt.id != queued[0].id and any(has_it(t) for t in h.told):
+            if queued and h.attempt.id != queued[0].id and any(may_arrive(t) for t in h.told):
                 self._hold(intent_id, queued[0], h)
         last = self.heard.get(attempts[-1].id)
         if last is None or not last.applied or self.books.intents[intent_id].closed_at is not None:

@@ -82,6 +82,11 @@ class Heard:
         return next_check(0, first_after=route.first_check_after, horizon_at=horizon_at, jitter=random.random(), now=now)  # noqa: S311
 
 
+def may_arrive(told: Any) -> bool:  # noqa: ANN401 - a Told
+    """Say whether a report means that the message may still arrive, or did: a repeated failure does not."""
+    return told.state in {AttemptState.SUBMITTED, AttemptState.DELIVERED}
+
+
 def has_it(told: Any) -> bool:  # noqa: ANN401 - a Told
     """Say whether a report means that the carrier has, or had, the message."""
     return told.state in {AttemptState.SUBMITTED, AttemptState.DELIVERED} or told.remote_id is not None

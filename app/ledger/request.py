@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 from urllib.parse import quote
@@ -25,6 +26,9 @@ BUSINESS_KEY_LENGTH: Final = 2000  # percent-encoded; Postgres indexes at most 2
 RFC_3339: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})")
 # The shape of an address in what is kept in clear; the audit looks for the same.
 LOOKS_PERSONAL: Final = re.compile(r"(?:\+|%2[Bb])[0-9]{8,15}|[A-Za-z0-9._+-]+(?:@|%40)[A-Za-z0-9-]+\.[A-Za-z]{2,}")
+# Controls, and halves of surrogate pairs, which are no text.
+UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+UNPRINTABLE_IN_LINES: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 KEY: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
 TEMPLATE: Final = re.compile(r"([a-z0-9][a-z0-9._-]{0,99})(?:@([1-9][0-9]{0,5}))?")
 FIELDS: Final = frozenset(
@@ -292,6 +296,7 @@ def _read_stake(reader: _Reader, raw: Mapping[str, Any]) -> Mapping[str, Any] | 
     return stake
 
 
+@lru_cache(maxsize=1024)  # of one request it is asked many times
 def _business_key(*parts: str) -> str:
     return "/".join(quote(part, safe="") for part in parts)
 
@@ -306,5 +311,4 @@ def _escaped(name: str) -> str:
 
 
 def _is_printable(text: str, *, lines: bool = False) -> bool:
-    allowed = "\n\t" if lines else ""
-    return all(c in allowed or (c >= " " and c != "\x7f" and not "\ud800" <= c <= "\udfff") for c in text)
+    return (UNPRINTABLE_IN_LINES if lines else UNPRINTABLE).search(text) is None

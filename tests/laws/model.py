@@ -58,6 +58,11 @@ class Report:
     source: str = "receipt"
 
     @property
+    def may_arrive(self) -> bool:
+        """Whether it means that the message may still arrive, or did; a repeated failure does not."""
+        return self.state in {"submitted", "delivered"}
+
+    @property
     def has_it(self) -> bool:
         """Whether it means that the carrier has, or had, the message."""
         return self.remote or self.state in {"submitted", "delivered"}
@@ -432,7 +437,7 @@ class Model:
         last = intent.attempts[-1]
         if last.state == "queued":
             for a, r in told:
-                if r.has_it and a is not last:
+                if r.may_arrive and a is not last:
                     self._hold(last, a)
         if last not in applied or intent.closed:
             return

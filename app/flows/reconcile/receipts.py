@@ -8,7 +8,7 @@ from typing import Any, Final
 from psycopg import Error as PsycopgError
 from sqlalchemy.exc import DBAPIError
 
-from app.flows.keep import observe_until_kept
+from app.flows.keep import POISON, observe_until_kept
 from app.flows.receipts import observe_receipt
 from app.ground.db import Tx, rows, transact
 from app.ground.log import log
@@ -34,7 +34,7 @@ def _observe(receipt: Any) -> None:  # noqa: ANN401 - a row of UNOBSERVED
     told = told_of(receipt.id, receipt.attempt_id, receipt.reports)
     try:
         transact(lambda tx: observe_receipt(tx, receipt.id, told))
-    except (DBAPIError, PsycopgError) as error:
+    except (*POISON, DBAPIError, PsycopgError) as error:
         log.error("receipt_poison", receipt_id=str(receipt.id), cause=type(error).__name__)
         observe_until_kept(told)  # opens a review for the report that the ledger refuses
         transact(lambda tx: _mark(tx, receipt))
