@@ -50,6 +50,8 @@ class Crowd:
     tenant: str
     numbers: dict[str, str] = field(default_factory=dict)
     """The number of each event posted here."""
+    repeats: Counter[str] = field(default_factory=Counter)
+    """Why something had to be posted again, and how often."""
 
     # As an application.
 
@@ -67,6 +69,26 @@ class Crowd:
         """Post events that all fall due at one instant, so that one dispatch leases them in full pages."""
         due = self.house.sql("SELECT clock_timestamp() + interval '2 seconds'")[0][0]
         return self.post(count, not_before=due.isoformat(), **fields)
+
+    def post_surely(self, path: str, body: Mapping[str, Any], *, seconds: float = 150.0) -> dict[str, Any]:
+        """Post as an application does whose server may die: the same again until somebody answers."""
+
+        def post() -> dict[str, Any] | None:
+            try:
+                response = self.house.call("POST", path, json=body)
+            except httpx.TransportError:
+                self.repeats["broken"] += 1
+                return None
+            if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+                self.repeats[str(response.status_code)] += 1
+                return None
+            assert response.is_success, response.text
+            answer: dict[str, Any] = response.json()
+            return answer
+
+        answer = eventually(post, until=lambda answer: answer is not None, seconds=seconds)
+        assert answer is not None
+        return answer
 
     def insert(self, **fields: Any) -> str:
         """Put an event into the inlet and ring nothing; return the subject by which it is found."""
@@ -188,16 +210,27 @@ class Crowd:
         assert told.returncode == 0, told.stdout + told.stderr
 
 
-def furnish(house: House, *, tenant: str, policy: Mapping[str, Any]) -> Crowd:
-    """Add a tenant with these rules, a route to the house's simulator, and a template."""
+TEMPLATES: Final = {"class-opening": "transactional", "tampered": "transactional", "lost": "transactional"}
+
+
+def furnish(
+    house: House,
+    *,
+    tenant: str,
+    policy: Mapping[str, Any],
+    templates: Mapping[str, str] = TEMPLATES,
+    rate_per_second: int = 200,
+    burst_count: int = 200,
+) -> Crowd:
+    """Add a tenant with these rules, a route to the house's simulator, and templates by name, each with its category."""
     engine = create_engine(database_url(house.ready["database_url"]), connect_args={"prepare_threshold": None})
     now = datetime(2026, 11, 15, tzinfo=UTC)
     with Session(engine, expire_on_commit=False) as session:
         tenant_id = add_tenant(session, name=tenant, now=now)
         key = add_key(session, tenant_id=tenant_id, name="test", scopes=("events:write", "events:read", "history:read"), now=now)
         store_policy(session, tenant_id=tenant_id, raw=policy, now=now)
-        for name in ("class-opening", "tampered"):
-            template = NewTemplate(name, "transactional", ["class"], {"en": "A seat opened in {{ class }}."}, "en")
+        for name, category in templates.items():
+            template = NewTemplate(name, category, ["class"], {"en": "A seat opened in {{ class }}."}, "en")
             publish_template(session, tenant_id=tenant_id, template=template, now=now)
         route = NewRoute(
             name=f"{tenant}-simulator",
@@ -211,8 +244,8 @@ def furnish(house: House, *, tenant: str, policy: Mapping[str, Any]) -> Crowd:
             },
             credentials={"auth_token": DEVELOPMENT_AUTH_TOKEN},
             countries=["US"],
-            rate_per_second=200,
-            burst_count=200,
+            rate_per_second=rate_per_second,
+            burst_count=burst_count,
         )
         add_route(session, tenant_id=tenant_id, route=route, public_url=house.ready["base_url"], now=now)
         session.commit()

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-import signal
-import socket
 from collections.abc import Iterator
-from typing import Final
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
-from local.processes import spawn, stop
-from local.state import free_port, temporary_folder
+from local.state import free_port
 from tests.awaiting import eventually
 from tests.chaos.conftest import hasty_policy
 from tests.chaos.crowd import Crowd, furnish
+from tests.e2e.bouncer import answers, bounced, needs_pgbouncer
 from tests.e2e.house import House
 
-PGBOUNCER: Final = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
-
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.chaos,
-    pytest.mark.peer,
-    pytest.mark.skipif(PGBOUNCER is None, reason="no pgbouncer: make peers"),
-]
-
-CONFIG: Final = """
-[databases]
-* = host=127.0.0.1 port={port} user={user} password={password}
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {listen}
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-default_pool_size = 6
-max_client_conn = 500
-"""
+pytestmark = [pytest.mark.processes, pytest.mark.chaos, pytest.mark.peer, needs_pgbouncer]
 
 
 @pytest.fixture(scope="module")
@@ -50,23 +24,8 @@ def bouncer(house: Crowd) -> Iterator[str]:
     direct = house.house.ready["database_url"].replace("+psycopg", "")
     with psycopg.connect(direct, autocommit=True) as connection:
         connection.execute("CREATE DATABASE bounced")
-    parts, listen = urlsplit(direct), free_port()
-    user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-    with temporary_folder() as folder:
-        config = folder / "pgbouncer.ini"
-        config.write_text(CONFIG.format(port=parts.port, user=parts.username, password=parts.password, listen=listen))
-        assert PGBOUNCER is not None
-        process = spawn([PGBOUNCER, config], folder=folder, log=folder / "pgbouncer.log", user=user)
-        try:
-            eventually(lambda: answers(listen))
-            yield f"postgres://{parts.username}:any@127.0.0.1:{listen}/bounced"
-        finally:
-            stop(process, number=signal.SIGTERM, grace_seconds=5)
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    with bounced(urlsplit(direct)._replace(path="/bounced").geturl()) as url:
+        yield url
 
 
 def test_a_crowd_through_six_connections_that_nobody_owns(house: Crowd, bouncer: str) -> None:

@@ -2,114 +2,92 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
-from itertools import count
 from typing import Final
 
 import pytest
 
 from tests.awaiting import eventually
-from tests.crash.town import Town, keep_alive, request
+from tests.crash.labels import PLACES, labels_of_carriers, labels_of_transact
+from tests.crash.provoke import EVERYDAY, PROVOKED, Events, Fate, Provoke, Trouble, all_of_them, ordinary, outcomes_of
+from tests.crash.town import Town, keep_alive
 from tests.e2e.house import ROOT
 
 pytestmark = [pytest.mark.processes, pytest.mark.chaos]
 
-PLACES: Final = ("before_commit", "committed")
-AROUND_THE_BYTES: Final = ("carrier/write", "carrier/written", "carrier/answered")
-
-# Work that no event of these tests makes write anything; each with the reason.
-ELSEWHERE: Final = {
-    "flows.dispatch.dispatch": "reads only",
-    "flows.handoff._report_not_handed_off": "needs a lost answer, not a killed process: see tests/flows",
-    "flows.routes.find_route": "reads only",
-    "flows.handoff._with_tokens": "writes only when the route's rate is used up",
-    "flows.heartbeat.is_silent": "reads only",
-    "flows.inlet._one_by_one": "needs a row that the ledger refuses: see tests/flows",
-    "flows.inlet._refuse_poison": "as above",
-    "flows.keep._review": "needs a report that the ledger refuses: see tests/flows",
-    "flows.poll._look_up": "reads only",
-    "flows.readiness._revision": "reads only",
-    "flows.reconcile.expiry._expire": "needs a brake: see tests/flows",
-    "flows.reconcile.horizons.reach_horizons": "reads; what it finds is settled by its callees",
-    "flows.reconcile.receipts.observe_waiting": "writes only when a late answer names a remote id: see tests/flows",
-    "flows.reconcile.receipts._observe": "needs a receipt left behind, which the handler's own kill leaves",
-    "ledger.metrics._read": "reads only",
-    "web.api.history.get_history": "nobody reads here",
-}
-# Reached only after another kill left something behind: not the first thing a process does.
-LATER: Final = frozenset({"flows.reconcile.deadlines._doubt"})
+# One for each point that needs one: two places of two calls, and once without a kill.
+EARLY_COUNT: Final = 5
 
 
-def calls_of_transact() -> set[str]:
-    """Name every function that runs a piece of work, as failpoints do; commands of the command line apart."""
-    labels = set()
-    for path in (*(ROOT / "app").rglob("*.py"), *(ROOT / "web").rglob("*.py")):
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("app.")
-        labels |= {f"{module}.{work}" for work in _works_in(ast.parse(path.read_text()))}
-    return labels
+@pytest.fixture(scope="module")
+def trouble(town: Town) -> Trouble:
+    made = Trouble(town)
+    made.begin(early_count=EARLY_COUNT)
+    return made
 
 
-def _works_in(tree: ast.Module) -> Iterator[str]:
-    """Give the names of what is run: the function passed, or the one that a lambda stands in."""
-    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
-        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
-            if isinstance(call.func, ast.Name) and call.func.id == "transact":
-                work = call.args[0]
-                inner = work.args[0] if isinstance(work, ast.Call) else work
-                yield inner.id if isinstance(inner, ast.Name) else function.name
-
-
-def life_of(town: Town) -> dict[str, str]:
-    """Let four events begin: a plain one, one of the inlet, one whose answer is lost, one that nobody ever hears of."""
-    plain, let_in, doubtful = (next(town.numbers) for _ in range(3))
-    silent = f"+1416555{next(_SILENT):04d}"
-    town.script(
-        {"match": {"to": doubtful}, "then": {"accept": True, "respond": "drop", "receipts": "lost"}},
-        {"match": {"to": silent}, "then": {"receipts": "lost", "path": [{"status": "sent", "after_ms": 10}]}},
-    )
-    events = {town.post(request(number)): number for number in (plain, doubtful, silent)}
-    return events | {town.insert(request(let_in)): let_in}
-
-
-_SILENT = count(100)
+def points() -> Iterator[tuple[Provoke, str]]:
+    """Give every place to die at, as a rule says it, with what brings a process there."""
+    for label in sorted(labels_of_transact()):
+        for provoke, passing in PROVOKED.get(label, EVERYDAY):
+            for place in PLACES:
+                yield provoke, f"{label}/{place}#{passing}"
+    yield from ((ordinary, f"{label}#1") for label in sorted(labels_of_carriers()))
 
 
 def has_died(town: Town) -> bool:
     """Wait for the end of this life, and begin the next; False when it went on."""
-    until = time.monotonic() + 12
+    until = time.monotonic() + 25
     while (town.folder / "rules").read_text() and time.monotonic() < until:
         keep_alive(town)
         time.sleep(0.02)
     return not (town.folder / "rules").read_text()
 
 
-def test_whatever_place_a_process_dies_at_nothing_is_lost_and_nothing_goes_out_twice(town: Town) -> None:
-    labels = sorted(calls_of_transact() - ELSEWHERE.keys() - LATER)
-    points = [*(f"{label}/{place}" for label in labels for place in PLACES), *AROUND_THE_BYTES]
+def assert_fates(trouble: Trouble, events: Events) -> None:
+    """Check that every event ended as it must, at the carrier as in the books."""
+    ends = {i: (end, trouble.town.accepted(events[i].number)) for i, end in outcomes_of(trouble, events).items()}
+    assert {i: (end, events[i]) for i, end in ends.items() if not is_fate(end, events[i])} == {}
+    waiting = "SELECT id FROM inlet WHERE status = 'waiting' OR (status = 'refused' AND event_id IS NOT NULL)"
+    assert trouble.town.sql(waiting) == []
+
+
+def is_fate(end: tuple[str | None, int], fate: Fate) -> bool:
+    return end[0] in fate.outcomes and end[1] in fate.text_counts
+
+
+def test_these_events_pass_every_failpoint_that_the_code_has(trouble: Trouble) -> None:
+    """A new transaction needs an event that provokes it: without one no process would ever die there."""
+    calls = labels_of_transact()
+    every = {f"{label}/{place}" for label in calls for place in PLACES} | labels_of_carriers()
+    trouble.town.rule("")
+
+    events: Events = {}
+    for provoke in all_of_them():
+        events |= provoke(trouble)
+
+    eventually(lambda: every - trouble.town.passed(), until=lambda missing: not missing, seconds=30)
+    assert trouble.town.passed() - every == set(), "they wrote, and tests/crash/labels.py took them for readers"
+    counted = {label: count for label, count in calls.items() if count != len(PROVOKED.get(label, EVERYDAY))}
+    assert counted == {}, "each writing call of these needs a provocation of its own"
+    assert_fates(trouble, events)
+
+
+def test_whatever_place_a_process_dies_at_nothing_is_lost_and_nothing_goes_out_twice(trouble: Trouble) -> None:
+    town, events = trouble.town, Events()
     survived: list[str] = []
-    events: dict[str, str] = {}
-    town.live()
-    for point in points:
-        town.rule(f"{point}#1=kill")
-        events |= life_of(town)
+    for provoke, point in points():
+        town.rule(f"{point}=kill")
+        events |= provoke(trouble)
         if not has_died(town):
             survived.append(point)
     town.rule("")
-    outcomes = {event_id: eventually(partial(town.outcome, event_id), seconds=90) for event_id in events}
 
-    assert survived == [], "no process reached these: an event that needs them is missing here"
-    handed = {number: town.accepted(number) for number in events.values()}
-    # The silent ones are a question to a person, whether they left or not; all others arrived, once,
-    # since what was not found went again.
-    silent = {number for number in handed if number.startswith("+1416")}
-    assert {events[e] for e, outcome in outcomes.items() if outcome != "delivered"} == silent
-    assert {number: times for number, times in handed.items() if times != 1 and number not in silent} == {}
-    assert {number: times for number, times in handed.items() if times > 1} == {}
+    assert survived == [], "no process reached these: an event that needs them is missing in tests/crash/provoke.py"
+    assert_fates(trouble, events)
     told = subprocess.run(
         [sys.executable, "-m", "cli", "audit", "--full"],
         cwd=ROOT,

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import psycopg
 import pytest
 import yaml
 from sqlalchemy import create_engine
@@ -16,28 +15,18 @@ from app.desk.configure import NewRoute, NewTemplate, add_key, add_route, add_te
 from app.ground.config import database_url
 from simulator import DEVELOPMENT_ACCOUNT_SID, DEVELOPMENT_AUTH_TOKEN
 from tests.conftest import World
-from tests.e2e.house import ROOT, House, child_environment, running_house
+from tests.e2e.house import ROOT, House, environment_of, running_house
 
 DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 SAMPLE = ROOT / "policy" / "documents" / "sample-2026-11-01.yaml"
+# Waits that a test can sit out.
+HURRIED = {"DAYBOOK_HANDOFF_SECONDS": "4", "DAYBOOK_LEASE_SECONDS": "15"}
 
 
 @pytest.fixture(scope="session")
 def house(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """Give a running house on databases of its own; nothing embedded starts, since the URLs are set."""
-    plain = world.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(plain, autocommit=True) as connection:
-        connection.execute("DROP DATABASE IF EXISTS e2e WITH (FORCE)")
-        connection.execute("CREATE DATABASE e2e")
-    environment = child_environment()
-    environment |= {
-        "DATABASE_URL": world.engine.url.set(drivername="postgres", database="e2e").render_as_string(hide_password=False),
-        "REDIS_URL": environment["REDIS_URL"].removesuffix("/0") + "/1",
-        "BROKER_URL": environment["REDIS_URL"].removesuffix("/0") + "/2",
-        "DAYBOOK_HANDOFF_SECONDS": "4",
-        "DAYBOOK_LEASE_SECONDS": "15",
-    }
-    del environment["DAYBOOK_PUBLIC_URL"]
+    environment = environment_of(world.engine.url, "e2e", redis_db=1) | HURRIED
     with running_house(tmp_path_factory.mktemp("house"), environment) as running:
         yield running
 
@@ -62,9 +51,14 @@ def impatient_policy(*, opens_at: datetime) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def tenant(house: House) -> House:
     """Give the house with the key of a tenant whose rules wait seconds, not minutes."""
+    return furnish_impatient(house)
+
+
+def furnish_impatient(house: House) -> House:
+    """Add a tenant whose rules wait seconds, not minutes, with an offer whose hours open soon; give the house with its key."""
     now = datetime.fromisoformat(str(house.sql("SELECT clock_timestamp()")[0][0])).astimezone(UTC)
     opens_at = (now + timedelta(seconds=75)).replace(second=0, microsecond=0)
-    engine = create_engine(database_url(house.ready["database_url"]))
+    engine = create_engine(database_url(house.ready["database_url"]), connect_args={"prepare_threshold": None})
     with Session(engine, expire_on_commit=False) as session:
         tenant_id = add_tenant(session, name="impatient", now=now)
         key = add_key(session, tenant_id=tenant_id, name="test", scopes=("events:write", "events:read", "history:read"), now=now)

@@ -17,6 +17,8 @@ from typing import Any
 
 import httpx
 import psycopg
+from psycopg.sql import SQL, Identifier
+from sqlalchemy import URL
 
 from tests.awaiting import eventually
 
@@ -151,6 +153,22 @@ class House:
 def child_environment() -> dict[str, str]:
     """Give the environment of the commands we start, without what only pytest needs."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+
+
+def environment_of(server: URL, database: str, *, redis_db: int) -> dict[str, str]:
+    """Make a new database on the run's Postgres; give the environment of a house on it, with two of Valkey's databases."""
+    plain = server.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(plain, autocommit=True) as connection:
+        connection.execute(SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(Identifier(database)))
+        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(database)))
+    environment = child_environment()
+    redis_url = environment["REDIS_URL"].removesuffix("/0")
+    del environment["DAYBOOK_PUBLIC_URL"]  # it follows the port
+    return environment | {
+        "DATABASE_URL": server.set(drivername="postgres", database=database).render_as_string(hide_password=False),
+        "REDIS_URL": f"{redis_url}/{redis_db}",
+        "BROKER_URL": f"{redis_url}/{redis_db + 1}",
+    }
 
 
 @contextmanager
