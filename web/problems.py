@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 
 from app.desk.cancel import NoSuchEvent
 from app.desk.pause import NoSuchRoute
+from app.flows.together import Interrupted
 from app.ground.db import CommitUnknown, DatabaseAway, Raced
 from app.ground.errors import DaybookError
 from app.ground.log import log
@@ -85,6 +86,7 @@ BY_ERROR: Final[Mapping[type[DaybookError], str]] = {
     UnknownCursor: "unknown_cursor",
     DatabaseAway: "database_away",
     CommitUnknown: "database_away",
+    Interrupted: "database_away",
     Raced: "busy",
 }
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from flask import request
+import structlog
+from flask import g, request
 from flask_smorest import Blueprint
 
 from app.desk.cancel import Cancelled, NoSuchEvent, cancel_event
+from app.flows.together import Together
 from app.ground.db import Tx
 from app.ledger.accept import Acceptance, Refused, accept
 from app.ledger.request import NewEvent, Problem, read_request
@@ -20,7 +22,7 @@ from policy.words import LANES, Category
 from tasks.doorbell import ring
 from web.auth import Caller, as_caller
 from web.describe import Operation, operation
-from web.problems import PROBLEMS, problem_of, refusal_of
+from web.problems import PROBLEMS, Refusal, problem_of, refusal_of
 from web.reading import BATCH_BYTES, EVENT_BYTES, later, read_json
 from web.schemas.events import (
     BATCH_COUNT,
@@ -61,10 +63,13 @@ CANCEL: Final = Operation(answers={200: CancelledSchema}, scope="events:write", 
 @operation(blueprint, "/v1/events", POST)
 def post_event() -> object:
     """Accept one event; the same key with the same content is the same event."""
-    asked = later(_read_event)
-    accepted = as_caller(POST.scope, lambda tx, caller: _accept_one(tx, caller, asked()))
-    _ring_for([accepted])
-    return accepted, REPEATED if accepted.duplicate else ACCEPTED
+    posted = TOGETHER.ask(g.presented, _read_event())
+    structlog.contextvars.bind_contextvars(tenant_id=str(posted.tenant_id))
+    if isinstance(posted.answer, Refusal):
+        raise posted.answer
+    if isinstance(posted.answer, Refused):
+        raise refusal_of(posted.answer.problems)
+    return posted.answer, REPEATED if posted.answer.duplicate else ACCEPTED
 
 
 @operation(blueprint, "/v1/events/batch", BATCH)
@@ -97,11 +102,13 @@ def cancel(event_id: UUID) -> object:
     return _cancelled_document(cancelled)
 
 
-def _read_event() -> NewEvent:
-    read = read_request(read_json(EVENT_BYTES), header_key=request.headers.get(KEY_HEADER))
-    if isinstance(read, NewEvent):
-        return read
-    raise refusal_of(read)
+def _read_event() -> NewEvent | Refusal:
+    """Read now, tell later: no transaction waits for a body, and whoever may not ask is told that first."""
+    try:
+        read = read_request(read_json(EVENT_BYTES), header_key=request.headers.get(KEY_HEADER))
+    except Refusal as refusal:
+        return refusal
+    return read if isinstance(read, NewEvent) else refusal_of(read)
 
 
 def _read_batch() -> list[NewEvent | list[Problem]]:
@@ -118,11 +125,29 @@ def _read_batch() -> list[NewEvent | list[Problem]]:
     return [read_request(event) for event in events]
 
 
-def _accept_one(tx: Tx, caller: Caller, asked: NewEvent) -> EventView:
-    (result,) = accept(tx.session, [asked], tenant_id=caller.tenant_id, source="api", now=tx.now)
-    if isinstance(result, Refused):
-        raise refusal_of(result.problems)
-    return result
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    """What one of several that were posted at once gets back."""
+
+    tenant_id: UUID
+    answer: Acceptance | Refusal
+
+
+def _accept_page(page: Sequence[NewEvent | Refusal]) -> list[_Posted]:
+    """Accept what several requests with one key brought at once: a page like a batch's, each on its own."""
+    tenant_id, results = as_caller(POST.scope, lambda tx, caller: (caller.tenant_id, _accept_read(tx, caller, page)))
+    _ring_for(results)
+    accepted = iter(results)
+    return [_Posted(tenant_id, next(accepted) if isinstance(asked, NewEvent) else asked) for asked in page]
+
+
+def _accept_read(tx: Tx, caller: Caller, page: Sequence[NewEvent | Refusal]) -> Sequence[Acceptance]:
+    asked = [a for a in page if isinstance(a, NewEvent)]
+    return accept(tx.session, asked, tenant_id=caller.tenant_id, source="api", now=tx.now) if asked else []
+
+
+# Sixteen callers at once are a few transactions, not sixteen: each costs what a page does.
+TOGETHER: Final[Together[NewEvent | Refusal, _Posted]] = Together(_accept_page)
 
 
 def _accept_many(tx: Tx, caller: Caller, asked: Sequence[NewEvent | list[Problem]]) -> list[Acceptance]:
