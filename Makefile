@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
+# Two processes with servers of their own; a file's tests stay together. ARGS="-n 0" runs them in one.
+SIDE_BY_SIDE := -n 2 --dist loadfile
 export UV_PYTHON_DOWNLOADS := never
 # As pip does: a company's own certificate authority is known to the machine, not to uv.
 export UV_SYSTEM_CERTS := 1
@@ -14,10 +16,10 @@ up: $(STAMP)  ## run everything on this machine until Ctrl-C
 	@$(BIN)/daybook up
 
 test: $(STAMP)  ## run the tests; ARGS="-k word" narrows them
-	@$(BIN)/python -m pytest -m "not chaos" $(ARGS)
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not chaos" $(ARGS)
 
 check: static  ## what CI runs: format, lint, types, import contracts, migrations, and the tests last
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 static: $(STAMP)  ## all of `check` but the tests
 	$(BIN)/ruff format --check .

@@ -11,7 +11,7 @@ from tests.laws.history import search
 from tests.laws.real import Houses, run_history
 
 FEW = 100
-MANY = 1000
+MANY = 2000
 LONGEST = 40
 
 
