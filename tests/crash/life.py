@@ -14,7 +14,7 @@ from werkzeug.serving import make_server
 
 from app.flows.dispatch import dispatch
 from app.flows.feed import sequence_feed
-from app.flows.floors import lower_floors
+from app.flows.floors import lower_floors, raise_sweep_floors
 from app.flows.handoff import hand_off
 from app.flows.heartbeat import beat
 from app.flows.inlet import take_inlet
@@ -57,6 +57,7 @@ def turn() -> None:
     expire_page()
     sequence_feed()
     beat()
+    raise_sweep_floors()
     lower_floors()
 
 

@@ -58,5 +58,8 @@ def test_a_prepare_whose_commit_may_stand_or_not_sends_nothing_and_goes_again(to
     event_id = town.insert(request(number))
 
     assert eventually(partial(town.outcome, event_id), seconds=40) == "delivered"
-    assert attempts(town, event_id) == [(1, "failed", "not_handed_off"), (2, "delivered", None)]
+    first, *others, last = attempts(town, event_id)
+    # On a busy machine one that goes again can be too late for its carrier: it is not handed off either.
+    assert {each[1:] for each in (first, *others)} == {("failed", "not_handed_off")}
+    assert last[1:] == ("delivered", None)
     assert town.accepted(number) == 1
