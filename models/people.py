@@ -1,4 +1,4 @@
-"""People: their vault keys, their addresses, and what they asked for."""
+"""People: their vault keys, their addresses, what they agreed to, and what they asked for."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Index, UniqueConstraint
+from sqlalchemy import Boolean, CheckConstraint, Index, UniqueConstraint
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.base import Base, Id, one_of
 from policy.words import Category, Channel
+
+CONSENT_KINDS = ("express", "express_written", "implied_ebr", "soft_opt_in", "night", "dnc_checked")
+"""What the laws tell apart: said, signed, of a customer, of a customer for the like, also by night, looked up in a register."""
 
 
 class PersonKey(Base):
@@ -54,6 +57,102 @@ class Contact(Base):
     created_at: Mapped[datetime]
 
     __table_args__ = (UniqueConstraint("tenant_id", "recipient_ref", "channel", "address_hash"), one_of("channel", Channel))
+
+
+class Recipient(Base):
+    """A person as the tenant last described them. Append-only: the highest version of a ref stands."""
+
+    __tablename__ = "recipient"
+
+    id: Mapped[Id]
+    tenant_id: Mapped[UUID]
+    ref: Mapped[str]
+    version: Mapped[int]
+    contacts: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    """channel -> the contact where this person is reached now. The address itself is in the vault."""
+    time_zone: Mapped[str | None]
+    locale: Mapped[str | None]
+    recorded_at: Mapped[datetime]
+    recorded_by: Mapped[str]
+
+    __table_args__ = (UniqueConstraint("tenant_id", "ref", "version"), CheckConstraint("version > 0", name="version"))
+
+
+class Consent(Base):
+    """Evidence that an address may be contacted, or that this was withdrawn. Append-only; which act stands is read.
+
+    It hangs on the address: a number that went to somebody else takes no consent along.
+    """
+
+    __tablename__ = "consent"
+
+    id: Mapped[Id]
+    tenant_id: Mapped[UUID]
+    content_hash: Mapped[bytes]
+    """Of all that was told: the same evidence told twice is one row."""
+    recipient_ref: Mapped[str]
+    contact_id: Mapped[UUID]
+    """Who said it, and where the address itself is kept."""
+    address_hash: Mapped[bytes]
+    hash_key_id: Mapped[str]
+    channel: Mapped[str]
+    category: Mapped[str | None]
+    """None: every category."""
+    act: Mapped[str]
+    kind: Mapped[str | None]
+    """None, of a withdrawal: every kind."""
+    captured_at: Mapped[datetime]
+    """When the person said so."""
+    expires_at: Mapped[datetime | None]
+    wording: Mapped[str | None]
+    """The version of the words that they agreed to."""
+    source: Mapped[str]
+    """How it was captured, in the tenant's words."""
+    recorded_at: Mapped[datetime]
+    recorded_by: Mapped[str]
+
+    __table_args__ = (
+        Index(None, "tenant_id", "address_hash"),
+        Index(None, "tenant_id", "id"),
+        UniqueConstraint("tenant_id", "content_hash"),
+        one_of("channel", Channel),
+        one_of("category", Category),
+        CheckConstraint("act IN ('grant', 'withdraw')", name="act"),
+        CheckConstraint(f"kind IN {CONSENT_KINDS}", name="kind"),
+        CheckConstraint("act = 'withdraw' OR kind IS NOT NULL", name="granted_kind"),
+        CheckConstraint("act = 'grant' OR expires_at IS NULL", name="withdrawn_for_good"),
+        CheckConstraint("expires_at > captured_at", name="expiry"),
+    )
+
+
+class Preference(Base):
+    """What a person asked for: a category on a channel, or not. Append-only; the latest of a scope stands."""
+
+    __tablename__ = "preference"
+
+    id: Mapped[Id]
+    tenant_id: Mapped[UUID]
+    content_hash: Mapped[bytes]
+    recipient_ref: Mapped[str]
+    contact_id: Mapped[UUID]
+    address_hash: Mapped[bytes]
+    hash_key_id: Mapped[str]
+    channel: Mapped[str]
+    category: Mapped[str | None]
+    """None: every category."""
+    wanted: Mapped[bool] = mapped_column(Boolean)
+    at: Mapped[datetime]
+    """When the person said so."""
+    recorded_at: Mapped[datetime]
+    recorded_by: Mapped[str]
+
+    __table_args__ = (
+        Index(None, "tenant_id", "address_hash"),
+        Index(None, "tenant_id", "id"),
+        UniqueConstraint("tenant_id", "content_hash"),
+        one_of("channel", Channel),
+        one_of("category", Category),
+    )
 
 
 class Suppression(Base):

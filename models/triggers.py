@@ -6,7 +6,18 @@ from sqlalchemy import DDL, event
 
 from models.base import Base
 
-APPEND_ONLY = ("event", "decision", "observation", "transition", "joining", "suppression", "operator_action")
+APPEND_ONLY = (
+    "event",
+    "decision",
+    "observation",
+    "transition",
+    "joining",
+    "suppression",
+    "operator_action",
+    "recipient",
+    "consent",
+    "preference",
+)
 IMMUTABLE = ("policy_version", "template_version", "route", "contact")
 
 GUARD = """

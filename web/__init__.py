@@ -10,7 +10,7 @@ from flask.json.provider import JSONProvider
 from flask_smorest import Api
 
 from web import auth, envelope, problems
-from web.api import events, history, pauses, reasons
+from web.api import events, history, pauses, reasons, recipients
 from web.edge import health, metrics, receipts
 from web.edge.docs import make_docs
 from web.reading import BATCH_BYTES
@@ -59,6 +59,7 @@ def create_app() -> Flask:
     api.spec.components.security_scheme("key", {"type": "http", "scheme": "bearer"})
     for blueprint in (
         events.blueprint,
+        recipients.blueprint,
         history.blueprint,
         reasons.blueprint,
         pauses.blueprint,

@@ -19,6 +19,7 @@ from app.ground.errors import DaybookError
 from app.ground.log import log
 from app.ledger.feed import UnknownCursor
 from app.ledger.request import Problem
+from app.people.recipients import NoSuchRecipient
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = "2"
@@ -82,6 +83,7 @@ BY_STATUS: Final[Mapping[int, str]] = {
 
 BY_ERROR: Final[Mapping[type[DaybookError], str]] = {
     NoSuchEvent: "not_found",
+    NoSuchRecipient: "not_found",
     NoSuchRoute: "unknown_route",
     UnknownCursor: "unknown_cursor",
     DatabaseAway: "database_away",

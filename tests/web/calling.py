@@ -38,6 +38,10 @@ class Api:
         """Post a document with the tenant's key; underscores in header names stand for hyphens."""
         return self.client.post(path, json=body, headers=self._with_key(headers))
 
+    def put(self, path: str, body: object = None) -> TestResponse:
+        """Put a document with the tenant's key."""
+        return self.client.put(path, json=body, headers=self._with_key({}))
+
     def post_bytes(self, path: str, body: bytes, *, content_type: str = "application/json") -> TestResponse:
         """Post exactly these bytes with the tenant's key."""
         return self.client.post(path, data=body, content_type=content_type, headers=self._with_key({}))

@@ -83,12 +83,14 @@ def test_the_document_is_openapi_3_1_and_names_every_operation(web_app: Flask, c
     schema.validate()
 
     assert document["openapi"] == "3.1.0"
-    described = {(method, path) for path, item in document["paths"].items() for method in item if method in {"get", "post"}}
+    described = {
+        (method, path) for path, item in document["paths"].items() for method in item if method in {"get", "post", "put"}
+    }
     routed = {
-        (method.lower(), rule.rule.replace("<uuid:", "{").replace(">", "}"))
+        (method.lower(), rule.rule.replace("<uuid:", "{").replace("<", "{").replace(">", "}"))
         for rule in web_app.url_map.iter_rules()
         for method in rule.methods or ()
-        if method in {"GET", "POST"} and rule.rule not in {"/docs", "/openapi.json"}
+        if method in {"GET", "POST", "PUT"} and rule.rule not in {"/docs", "/openapi.json"}
     }
     assert described == routed
 

@@ -49,5 +49,5 @@ def _operations(document: dict[str, Any]) -> list[dict[str, Any]]:
         {"method": method, "path": path, **described}
         for path, methods in document["paths"].items()
         for method, described in methods.items()
-        if method in {"get", "post"}
+        if method in {"get", "post", "put"}
     ]

@@ -13,7 +13,8 @@ class MistakeSchema(AnswerSchema):
     code = fields.String(required=True)
     detail = fields.String(required=True)
     pointer = fields.String(
-        required=True, metadata={"description": "a JSON pointer into the body, `?name` in the query, `#name` for a header"}
+        required=True,
+        metadata={"description": "a JSON pointer into the body; `?name` in the query, `#name` a header, `{name}` in the path"},
     )
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from app.ground.db import begin, engine, rows
 from app.ledger.audit import explained, handoffs, history, keys, states, work
 from app.ledger.audit.check import Breach, Check, Scope, run
-from app.ledger.audit.explained import find_rewritten
+from app.ledger.audit.explained import find_rewritten, find_unfaithful
 from app.ledger.audit.gates import find_contacted_too_soon
 from app.ledger.audit.history import find_missing_guards
 from app.ledger.audit.vault import find_damaged, find_personal
@@ -47,7 +47,8 @@ def audit(session: Session, *, since: datetime | None, full: bool, now: datetime
     scope = Scope(now, None if full else since)
     found = [breach for check in CHECKS if (breach := run(session, check, scope)) is not None]
     rewritten = find_rewritten(session)
-    found += [rewritten] if rewritten is not None else []
+    unfaithful = find_unfaithful(session, scope)
+    found += [breach for breach in (rewritten, unfaithful) if breach is not None]
     found += find_contacted_too_soon(session, scope)
     found += find_damaged(session, full=full)
     found += find_personal(session, scope)

@@ -56,6 +56,27 @@ WALKS: Final = {
                JOIN gate v ON v.tenant_id = s.tenant_id AND v.address_hash = s.gate_hash""",
 }
 
+# What was told of a person counts for the address that it hangs on: it must be that person's own.
+TOLD: Final = """
+SELECT v.id FROM (SELECT * FROM {table} WHERE id >= %(from_id)s) v
+LEFT JOIN contact k ON k.id = v.contact_id AND k.tenant_id = v.tenant_id AND k.recipient_ref = v.recipient_ref
+                   AND k.channel = v.channel AND k.address_hash = v.address_hash
+WHERE k.id IS NULL
+"""
+DESCRIBED: Final = """
+SELECT v.id FROM (SELECT * FROM recipient WHERE id >= %(from_id)s) v
+CROSS JOIN LATERAL jsonb_each_text(v.contacts) AS e (channel, contact_id)
+LEFT JOIN contact k ON k.tenant_id = v.tenant_id AND k.recipient_ref = v.ref AND k.channel = e.channel
+                   AND k.id::text = e.contact_id
+WHERE k.id IS NULL
+"""
+ADRIFT: Final = "what was told of a person hangs on an address that is not theirs"
+ADDRESSED: Final = (
+    Check(11, "adrift_consent", ADRIFT, TOLD.format(table="consent")),
+    Check(11, "adrift_preference", ADRIFT, TOLD.format(table="preference")),
+    Check(11, "adrift_recipient", ADRIFT, DESCRIBED),
+)
+
 # Why a request was refused quotes none of its values, but gives an example of a good one.
 EXAMPLE: Final = "international form, like +12015550123"
 
@@ -123,10 +144,15 @@ def _opens(wrapped: bytes) -> bool:
 
 
 def find_personal(session: Session, scope: Scope) -> list[Breach]:
-    """Look into every text of the ledger for what looks like an address; a column added later is looked into as well."""
+    """Look into every text of the ledger for what looks like an address, and for what hangs on somebody else's.
+
+    A column that is added later is looked into as well.
+    """
     checks = [_check(table) for table in Base.metadata.sorted_tables if table.name not in PUBLISHED | MINE and _texts(table)]
     return [
-        breach for check in checks if (breach := run(session, check, scope, personal=LOOKS_PERSONAL, example=EXAMPLE)) is not None
+        breach
+        for check in (*checks, *ADDRESSED)
+        if (breach := run(session, check, scope, personal=LOOKS_PERSONAL, example=EXAMPLE)) is not None
     ]
 
 

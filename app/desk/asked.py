@@ -1,0 +1,193 @@
+"""What is told of people: read one recipient, consent or preference strictly, from HTTP or a file alike, naming every mistake."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from app.ledger.request import LOOKS_PERSONAL, RFC_3339, TEXT_LENGTH, Problem
+from app.people.consents import NewConsent
+from app.people.contacts import InvalidNumber, Number, read_number
+from app.people.persons import Addressee, NotKept
+from app.people.preferences import NewPreference
+from app.people.recipients import NewRecipient
+from models.people import CONSENT_KINDS
+from policy.words import Category, Channel
+from policy.zones import find_zone
+
+LOCALE: Final = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,4}")
+UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+ACTS: Final = ("grant", "withdraw")
+RECIPIENT_FIELDS: Final = ("sms", "time_zone", "locale")
+CONSENT_FIELDS: Final = ("sms", "channel", "category", "act", "kind", "captured_at", "expires_at", "wording", "source")
+PREFERENCE_FIELDS: Final = ("channel", "category", "wanted", "at")
+
+ReadNumber = Callable[[str], Number]
+
+WHY: Final[Mapping[NotKept, tuple[str, str, str]]] = {
+    NotKept.NO_ADDRESS: ("no_address", "no address of this channel is stored for the recipient", "sms"),
+    NotKept.ERASED: ("recipient_erased", "this recipient was erased", "ref"),
+    NotKept.IN_THE_FUTURE: ("invalid_field", "lies in the future", "captured_at"),
+    NotKept.ENDED_BEFORE: ("invalid_field", "must lie after captured_at", "expires_at"),
+}
+"""Why something was not kept -> a code of the catalogue, words, and the field it is about."""
+
+
+def problem_of(why: NotKept, *, pointer: str = "", instant: str = "captured_at") -> Problem:
+    """Say why something was not kept, in the words of problems."""
+    code, detail, name = WHY[why]
+    return Problem(code, detail, f"{pointer}/{instant if name == 'captured_at' else name}")
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads the fields of one document and collects what is wrong with them."""
+
+    raw: Mapping[str, Any]
+    pointer: str = ""
+    number_of: ReadNumber = read_number
+    problems: list[Problem] = field(default_factory=list)
+
+    def wrong(self, name: str, detail: str, code: str = "invalid_field") -> None:
+        self.problems.append(Problem(code, detail, f"{self.pointer}/{name}"))
+
+    def only(self, known: tuple[str, ...]) -> None:
+        for name in sorted(set(self.raw) - set(known)):
+            shown = "?" if LOOKS_PERSONAL.search(name) else name.replace("~", "~0").replace("/", "~1")
+            self.wrong(shown.encode("ascii", "backslashreplace").decode(), "is not a field of this request", "unknown_field")
+
+    def text(self, name: str, *, required: bool = False) -> str | None:
+        value = self.raw.get(name)
+        if value is None and not required:
+            return None
+        if not isinstance(value, str) or not 1 <= len(value) <= TEXT_LENGTH:
+            self.wrong(name, f"must be a text of 1 to {TEXT_LENGTH} characters")
+        elif UNPRINTABLE.search(value):
+            self.wrong(name, "must not hold control characters or half of a surrogate pair")
+        elif LOOKS_PERSONAL.search(value):
+            self.wrong(name, "must not hold an address: it is kept in clear", "personal_value")
+        else:
+            return value
+        return None
+
+    def word(self, name: str, words: tuple[str, ...], *, required: bool = False) -> str | None:
+        value = self.raw.get(name)
+        if value is None and not required:
+            return None
+        if not isinstance(value, str) or value not in words:
+            self.wrong(name, "must be one of " + ", ".join(words))
+            return None
+        return value
+
+    def instant(self, name: str, *, required: bool = False) -> datetime | None:
+        value = self.raw.get(name)
+        if value is None and not required:
+            return None
+        try:
+            if isinstance(value, str) and RFC_3339.fullmatch(value):
+                return datetime.fromisoformat(value).astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass
+        self.wrong(name, "must be an RFC 3339 time with a zone, like 2026-12-01T18:00:00Z")
+        return None
+
+    def flag(self, name: str) -> bool:
+        value = self.raw.get(name)
+        if not isinstance(value, bool):
+            self.wrong(name, "must be true or false")
+            return False
+        return value
+
+    def number(self, name: str) -> Number | None:
+        value = self.raw.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str) or len(value) > TEXT_LENGTH or UNPRINTABLE.search(value):
+            self.wrong(name, "must be a telephone number", "invalid_number")
+            return None
+        try:
+            return self.number_of(value)
+        except InvalidNumber as error:
+            self.wrong(name, str(error), "invalid_number")
+            return None
+
+    def zone(self, name: str) -> str | None:
+        value = self.raw.get(name)
+        if value is not None and (not isinstance(value, str) or find_zone(value) is None):
+            self.wrong(name, "must be an IANA time zone, like America/New_York")
+            return None
+        return value
+
+    def locale(self, name: str) -> str | None:
+        value = self.raw.get(name)
+        if value is not None and (not isinstance(value, str) or LOCALE.fullmatch(value) is None):
+            self.wrong(name, "must be a language tag, like en-US")
+            return None
+        return value
+
+
+def read_ref(text: object) -> str | list[Problem]:
+    """Read a recipient's ref, which is kept in clear."""
+    reader = _Reader({"ref": text})
+    ref = reader.text("ref", required=True)
+    return reader.problems if ref is None else ref
+
+
+def read_recipient_of(raw: object, *, ref: str, number_of: ReadNumber = read_number) -> NewRecipient | list[Problem]:
+    """Read how a person is described: all of it, so that what is not there is not known any more."""
+    if not isinstance(raw, dict):
+        return [Problem("invalid_field", "must be an object")]
+    reader = _Reader(raw, number_of=number_of)
+    reader.only(RECIPIENT_FIELDS)
+    number, zone, locale = reader.number("sms"), reader.zone("time_zone"), reader.locale("locale")
+    return reader.problems or NewRecipient(ref, number, zone, locale)
+
+
+def read_consent_of(
+    raw: object, *, ref: str, dated: bool = False, number_of: ReadNumber = read_number
+) -> NewConsent | list[Problem]:
+    """Read one act of consent; `dated`: it must say when it was captured, as what comes in files must."""
+    if not isinstance(raw, dict):
+        return [Problem("invalid_field", "must be an object")]
+    reader = _Reader(raw, number_of=number_of)
+    reader.only(CONSENT_FIELDS)
+    about = Addressee(ref, _channel(reader), reader.number("sms"))
+    category = reader.word("category", tuple(Category))
+    act = reader.word("act", ACTS, required=True)
+    kind = reader.word("kind", CONSENT_KINDS, required=act == "grant")
+    captured_at = reader.instant("captured_at", required=dated)
+    expires_at, wording = reader.instant("expires_at"), reader.text("wording")
+    source = reader.text("source", required=True)
+    if act == "withdraw" and expires_at is not None:
+        reader.wrong("expires_at", "a withdrawal does not expire")
+    if act == "grant" and kind == "implied_ebr" and expires_at is None and "expires_at" not in _wrong(reader):
+        reader.wrong("expires_at", "is needed: what follows from business done ends some time after it")
+    if expires_at is not None and captured_at is not None and expires_at <= captured_at:
+        reader.wrong("expires_at", "must lie after captured_at")
+    if reader.problems or act is None or source is None:
+        return reader.problems
+    return NewConsent(about, category, act, kind, captured_at, expires_at, wording, source)
+
+
+def read_preference_of(
+    raw: object, *, ref: str, pointer: str = "", dated: bool = False, number_of: ReadNumber = read_number
+) -> NewPreference | list[Problem]:
+    """Read one preference; from a file it may name the number, and must say when."""
+    if not isinstance(raw, dict):
+        return [Problem("invalid_field", "must be an object", pointer)]
+    reader = _Reader(raw, pointer, number_of)
+    reader.only((*PREFERENCE_FIELDS, "sms") if dated else PREFERENCE_FIELDS)
+    about = Addressee(ref, _channel(reader), reader.number("sms"))
+    category, wanted, at = reader.word("category", tuple(Category)), reader.flag("wanted"), reader.instant("at", required=dated)
+    return reader.problems or NewPreference(about, category, wanted, at)
+
+
+def _channel(reader: _Reader) -> str:
+    return reader.word("channel", tuple(Channel)) or Channel.SMS
+
+
+def _wrong(reader: _Reader) -> set[str]:
+    return {problem.pointer.rpartition("/")[2] for problem in reader.problems}

@@ -1,0 +1,102 @@
+"""What can be transferred: the columns of each noun, how a line of it is read, kept, found again and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from app.desk.asked import (
+    CONSENT_FIELDS,
+    PREFERENCE_FIELDS,
+    RECIPIENT_FIELDS,
+    ReadNumber,
+    read_consent_of,
+    read_preference_of,
+    read_recipient_of,
+)
+from app.ledger.request import Problem
+from app.people.consents import NewConsent, record_consents
+from app.people.evidence import Kept
+from app.people.persons import NotKept
+from app.people.preferences import NewPreference, record_preferences
+from app.people.recipients import NewRecipient, Put, put_recipients
+
+Item = NewRecipient | NewConsent | NewPreference
+Result = Kept | Put | NotKept
+
+# Which contact a row hangs on is known from the row itself; whether it still opens, from the person's key.
+# What commits while an export runs may be in it or not.
+OPENED = """
+JOIN contact k ON k.id = v.contact_id JOIN person_key p ON p.id = k.person_key_id
+WHERE v.tenant_id = %(tenant)s
+  AND (%(after)s::uuid IS NULL OR v.id > %(after)s::uuid)
+ORDER BY v.id LIMIT %(limit)s
+"""
+
+CONSENTS_PAGE = f"""
+SELECT v.id AS row_id, v.recipient_ref AS ref, v.channel, v.category, v.act, v.kind, v.captured_at,
+       v.expires_at, v.wording, v.source, k.sealed_address, p.id AS key_id, p.wrapped_key
+FROM consent v {OPENED}
+"""  # noqa: S608 - put together from the constants above
+
+PREFERENCES_PAGE = f"""
+SELECT v.id AS row_id, v.recipient_ref AS ref, v.channel, v.category, v.wanted, v.at,
+       k.sealed_address, p.id AS key_id, p.wrapped_key
+FROM preference v {OPENED}
+"""  # noqa: S608 - put together from the constants above
+
+RECIPIENTS_PAGE = """
+SELECT v.ref AS row_id, v.ref, v.time_zone, v.locale, k.sealed_address, p.id AS key_id, p.wrapped_key
+FROM (SELECT DISTINCT ON (ref) * FROM recipient WHERE tenant_id = %(tenant)s AND (%(after)s::text IS NULL OR ref > %(after)s)
+      ORDER BY ref, version DESC LIMIT %(limit)s) v
+JOIN person_key p ON p.tenant_id = v.tenant_id AND p.kind = 'person' AND p.name = v.ref
+LEFT JOIN contact k ON k.id = (v.contacts ->> 'sms')::uuid
+ORDER BY v.ref
+"""
+
+
+class Record(Protocol):
+    """Keep many items of one noun, in order."""
+
+    def __call__(self, session: Session, new: Sequence[Any], *, tenant_id: UUID, actor: str, now: datetime) -> Sequence[Result]:
+        """Give for each what became of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """One thing that files hold."""
+
+    name: str
+    columns: tuple[str, ...]
+    read: Callable[[Mapping[str, Any], str, ReadNumber], Item | list[Problem]]
+    record: Record
+    page: str
+    """The rows after one, in an order that does not change."""
+    instant: str = "captured_at"
+    """The column that says when it was told."""
+    once: bool = False
+    """A person stands in a file once: a description replaces the one before."""
+
+
+def _recipient(fields: Mapping[str, Any], ref: str, number_of: ReadNumber) -> Item | list[Problem]:
+    return read_recipient_of(fields, ref=ref, number_of=number_of)
+
+
+def _consent(fields: Mapping[str, Any], ref: str, number_of: ReadNumber) -> Item | list[Problem]:
+    return read_consent_of(fields, ref=ref, dated=True, number_of=number_of)
+
+
+def _preference(fields: Mapping[str, Any], ref: str, number_of: ReadNumber) -> Item | list[Problem]:
+    return read_preference_of(fields, ref=ref, dated=True, number_of=number_of)
+
+
+RECIPIENTS: Final = Noun("recipients", ("ref", *RECIPIENT_FIELDS), _recipient, put_recipients, RECIPIENTS_PAGE, once=True)
+CONSENTS: Final = Noun("consents", ("ref", *CONSENT_FIELDS), _consent, record_consents, CONSENTS_PAGE)
+PREFERENCES: Final = Noun(
+    "preferences", ("ref", "sms", *PREFERENCE_FIELDS), _preference, record_preferences, PREFERENCES_PAGE, instant="at"
+)
