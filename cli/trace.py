@@ -17,7 +17,8 @@ from rich.text import Text
 from app.ground.db import transact
 from app.ledger.trace import Trace, find_trace
 from cli.environment import Trouble, as_text, books, console
-from policy.words import CATALOGUE
+from policy.replay import answers_of
+from policy.words import CATALOGUE, Verdict
 
 STYLES = {
     "delivered": "bold green",
@@ -182,15 +183,14 @@ def _evidence(evidence: Mapping[str, Any]) -> str:
     """Say in short what a decision saw: the person's country and zones, who had no objection, and who had an end or one."""
     facts = evidence.get("facts", {})
     zones = ", ".join(facts.get("zones", [])) or "no zone"
-    content = [rule["rule"] for rule in evidence.get("rules", []) if rule["said"] == {"verdict": "allow", "until": None}]
+    answers = answers_of(evidence)
+    content = [answer.rule for answer in answers if answer.verdict is Verdict.ALLOW and not answer.until]
     seen = {f"{facts.get('country') or 'no country'}, {zones} ({facts.get('zone_source')})": None}
     seen |= {f"no objection: {', '.join(content)}": None} if content else {}
-    for rule in evidence.get("rules", []):
-        said = rule["said"]
-        until = said.get("until") or said.get("not_before")
-        words = [said["verdict"], said.get("reason"), f"until {_instant(datetime.fromisoformat(until))}" if until else None]
-        if said["verdict"] != "allow" or until:
-            seen[f"{rule['rule']}: {' '.join(word for word in words if word)}"] = None
+    for answer in answers:
+        words = [answer.verdict.value, answer.reason, f"until {_instant(answer.until)}" if answer.until else None]
+        if answer.verdict is not Verdict.ALLOW or answer.until:
+            seen[f"{answer.rule}: {' '.join(word for word in words if word)}"] = None
     return "\n".join(seen)
 
 

@@ -1,4 +1,4 @@
-"""Configure a tenant: keys, routes, templates and policy versions. All but keys are immutable once written."""
+"""Configure a tenant: keys, routes, templates and its first policy version. All but keys are immutable once written."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from uuid import UUID
 import orjson
 from sqlalchemy.orm import Session
 
+from app.desk.policy.publish import store
 from app.ground.db import insertion, pipelined, rows
 from app.ground.errors import DaybookError
 from app.ground.ids import new_id
@@ -18,8 +19,7 @@ from app.ground.keys import keyed_hash, new_api_key
 from app.people.vault import wrap
 from app.render import variables_of
 from models.desk import ApiKey, Tenant
-from models.rules import PolicyVersion, Route, TemplateVersion
-from policy.document import parse
+from models.rules import Route, TemplateVersion
 
 TENANT = "SELECT id FROM tenant WHERE name = %(name)s"
 LAST_TEMPLATE = (
@@ -28,20 +28,11 @@ LAST_TEMPLATE = (
 REVOKE = (
     "UPDATE api_key SET revoked_at = %(now)s WHERE tenant_id = %(tenant)s AND id = %(id)s AND revoked_at IS NULL RETURNING id"
 )
-OVERLAPPING = """
-SELECT name, version FROM policy_version
-WHERE tenant_id = %(tenant)s AND tstzrange(effective_from, effective_until) && tstzrange(%(start)s, %(end)s)
-"""
-
 SCOPES: Final = ("events:write", "events:read", "history:read", "operator")
 
 
 class NoSuchTenant(DaybookError):
     """There is no tenant of this name."""
-
-
-class PolicyOverlaps(DaybookError):
-    """Another version is in force at some instant of this one's dates."""
 
 
 class BadTemplateVersion(DaybookError):
@@ -185,28 +176,5 @@ def publish_template(session: Session, *, tenant_id: UUID, template: NewTemplate
 
 
 def store_policy(session: Session, *, tenant_id: UUID, raw: Mapping[str, Any], now: datetime) -> UUID:
-    """Store a policy document as an immutable version; InvalidDocument or PolicyOverlaps when it cannot be one."""
-    document = parse(raw)
-    overlapping = rows(session, OVERLAPPING, tenant=tenant_id, start=document.effective_from, end=document.effective_until)
-    if overlapping:
-        other = overlapping[0]
-        raise PolicyOverlaps(f"{other.name}@{other.version} is in force at some instant of {document.label}'s dates")
-    version_id = new_id()
-    session.add(
-        PolicyVersion(
-            id=version_id,
-            tenant_id=tenant_id,
-            name=document.name,
-            version=document.version,
-            sha256=document.sha256,
-            document=dict(raw),
-            owner=document.owner,
-            reviewer=document.reviewer,
-            status=document.status,
-            effective_from=document.effective_from,
-            effective_until=document.effective_until,
-            published_at=now,
-        )
-    )
-    session.flush()
-    return version_id
+    """Store a policy version of a tenant that is being set up; everybody else publishes (`app.desk.policy.publish`)."""
+    return store(session, tenant_id=tenant_id, raw=raw, now=now)

@@ -13,12 +13,10 @@ from app.desk.configure import (
     NewRoute,
     NewTemplate,
     NoSuchTenant,
-    PolicyOverlaps,
     add_key,
     get_tenant,
     publish_template,
     revoke_key,
-    store_policy,
 )
 from app.desk.seed import seed
 from app.ground.db import rows
@@ -45,16 +43,6 @@ def test_a_template_that_cannot_be_rendered_is_not_published(session: Session, b
 
     with pytest.raises(BadTemplateVersion, match=match):
         publish_template(session, tenant_id=make_house(session).tenant_id, template=template, now=NOON)
-
-
-def test_a_policy_follows_another_without_a_gap_or_an_overlap(session: Session) -> None:
-    house = make_house(session, policy=sample() | {"effective_until": "2027-01-01T00:00:00Z"})
-    next_one = sample() | {"version": "2", "effective_from": "2027-01-01T00:00:00Z"}
-
-    store_policy(session, tenant_id=house.tenant_id, raw=next_one, now=NOON)
-
-    with pytest.raises(PolicyOverlaps):
-        store_policy(session, tenant_id=house.tenant_id, raw=next_one | {"version": "3"}, now=NOON)
 
 
 @pytest.mark.parametrize("table", ["policy_version", "template_version", "route"])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
 from sqlalchemy.orm import Session
 
 from app.ground.db import rows
-from app.ledger.audit.check import NAMED, Breach, Check
+from app.ledger.audit.check import NAMED, Breach, Check, Scope
+from app.ledger.policies import InForce, read_policies
 from policy.document import InvalidDocument, parse
+from policy.replay import facts_of, replay
+from policy.words import Reason
+from policy.zones import tzdata_version
 
 UNEXPLAINED = """
 SELECT a.id AS attempt_id, a.decision_id
@@ -16,7 +21,10 @@ FROM scope s JOIN attempt a ON a.intent_id = s.id
 LEFT JOIN decision d ON d.id = a.decision_id LEFT JOIN policy_version v ON v.id = d.policy_version_id
 WHERE a.prepared_at IS NOT NULL
   AND (v.id IS NULL OR v.tenant_id <> a.tenant_id OR v.owner = '' OR d.decided_at < v.effective_from
-       OR d.decided_at >= v.effective_until OR d.evidence #>> '{policy,sha256}' IS DISTINCT FROM v.sha256
+       OR d.decided_at >= v.effective_until OR EXISTS (SELECT FROM policy_version n
+                                                       WHERE n.tenant_id = v.tenant_id AND n.effective_from > v.effective_from
+                                                         AND n.effective_from <= d.decided_at)
+       OR d.evidence #>> '{policy,sha256}' IS DISTINCT FROM v.sha256
        OR d.evidence -> 'rules' IS NULL)
 """
 
@@ -70,11 +78,22 @@ WHERE c.id IS NULL OR c.tenant_id <> i.tenant_id OR c.recipient_ref <> i.recipie
    OR NOT EXISTS (SELECT FROM person_key k WHERE k.id = c.person_key_id)
 """
 
+# The start of the next version closes an open end; an end that is written must be kept.
 VERSIONS_OVERLAP = """
 SELECT v.id AS policy_version_id, o.id AS other_policy_version_id
-FROM policy_version v JOIN policy_version o ON o.tenant_id = v.tenant_id AND o.id > v.id
-WHERE tstzrange(v.effective_from, v.effective_until) && tstzrange(o.effective_from, o.effective_until)
+FROM policy_version v JOIN policy_version o
+     ON o.tenant_id = v.tenant_id AND (o.effective_from, o.id) > (v.effective_from, v.id)
+WHERE o.effective_from = v.effective_from OR o.effective_from < v.effective_until
 """
+
+# A page at a time: evidence is read and decided on again here, not in Postgres.
+DECISIONS: Final = """
+WITH {scope}
+SELECT d.id, d.policy_version_id, d.verdict, d.reason, d.not_before, d.evidence, d.decided_at
+FROM scope s JOIN decision d ON d.intent_id = s.id
+WHERE d.id > %(after)s ORDER BY d.id LIMIT %(page)s
+"""
+PAGE: Final = 5_000
 
 VERSIONS: Final = (
     "SELECT id, sha256, owner, reviewer, status, effective_from, effective_until, document FROM policy_version ORDER BY id"
@@ -95,6 +114,10 @@ REWRITTEN: Final = Check(
     9, "policy_rewritten", "a policy version is not the document that its hash and columns stand for", VERSIONS
 )
 
+UNFAITHFUL: Final = Check(
+    9, "unfaithful", "a decision's evidence and policy version do not give the verdict that is stored", DECISIONS
+)
+
 
 def find_rewritten(session: Session) -> Breach | None:
     """Hash every stored policy document again: there are few, and all decisions stand on them."""
@@ -102,6 +125,32 @@ def find_rewritten(session: Session) -> Breach | None:
     if not wrong:
         return None
     return Breach(REWRITTEN.invariant, REWRITTEN.code, REWRITTEN.words, len(wrong), wrong[:NAMED])
+
+
+def find_unfaithful(session: Session, scope: Scope) -> Breach | None:
+    """Decide again on all stored evidence, with the version that it names, as of the moment that it was taken."""
+    wrong: list[str] = []
+    after = UUID(int=0)
+    statement = DECISIONS.format(scope=scope.ctes)
+    while page := rows(session, statement, from_id=scope.from_id, after=after, page=PAGE):
+        policies = read_policies(session, {row.policy_version_id for row in page})
+        wrong += [str(row.id) for row in page if not _is_faithful(row, policies.get(row.policy_version_id))]
+        after = page[-1].id
+    if not wrong:
+        return None
+    named = [{"decision_id": decision_id} for decision_id in wrong[:NAMED]]
+    return Breach(UNFAITHFUL.invariant, UNFAITHFUL.code, UNFAITHFUL.words, len(wrong), named)
+
+
+def _is_faithful(row: Any, policy: InForce | None) -> bool:  # noqa: ANN401 - a row of DECISIONS
+    """Say whether the evidence gives the verdict; what was seen by other zone data is not for ours to repeat."""
+    try:
+        seen_by = facts_of(row.evidence).tzdata_version
+        again = replay(policy.document if policy else None, row.evidence, now=row.decided_at)
+    except (KeyError, TypeError, ValueError):
+        return False
+    until = row.not_before if row.reason != Reason.NO_POLICY else again.not_before  # that only says when to look again
+    return seen_by != tzdata_version() or (row.verdict, row.reason, until) == (again.verdict, again.reason, again.not_before)
 
 
 def _is_as_stored(row: object) -> bool:

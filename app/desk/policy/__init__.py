@@ -1,0 +1,1 @@
+"""What legal does with rules: read, try, compare, publish and explain them."""

@@ -1,0 +1,135 @@
+"""`daybook policy explain`: the whole chain, in words for a customer and without a personal value."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import pytest
+from sqlalchemy import Engine
+
+from app.desk.policy.explain import _STATES
+from app.desk.policy.sentences import LOOKS_AT, REASONS, RULES
+from app.ground.ids import new_id
+from policy.decide import REFUSING, WAITING
+from policy.states import IntentState
+from policy.words import CATALOGUE, ErrorClass, Lane, Reason
+from tests.cli.conftest import Run
+from tests.ledger.lived import NUMBERS, Lived
+from tests.making import NOON, Standing, claim, committing, make_house, make_queued, make_template, prepared_of
+
+AT_ELEVEN_PM: Final = datetime(2026, 12, 2, 4, 0, tzinfo=UTC)
+EIGHT_IN_THE_MORNING: Final = datetime(2026, 12, 2, 13, 0, tzinfo=UTC)
+ALWAYS_ASKED: Final = {"in_force", "all"}
+
+
+def test_every_reason_and_every_rule_has_words() -> None:
+    assert set(REASONS) == set(CATALOGUE)
+    assert set(RULES) == set(LOOKS_AT) == {*REFUSING, *WAITING, *ALWAYS_ASKED}
+    assert {*Reason, *ErrorClass} - set(REASONS) == set()
+    assert set(_STATES) == set(IntentState)
+
+
+def test_the_words_are_sentences_that_can_be_read_aloud() -> None:
+    """Nothing is ever called sent, and no code of ours is spoken."""
+    assert [said for said in REASONS.values() if not re.fullmatch(r"[A-Z][^_{}@]+\.", said)] == []
+    assert [said for said in RULES.values() if not re.fullmatch(r"[A-Z][^_{}@]+\?", said)] == []
+    assert [said for said in (*REASONS.values(), *RULES.values()) if re.search(r"\b(sent|send)\b", said)] == []
+
+
+@pytest.fixture
+def waiting(fresh_database: Engine) -> Standing:
+    """Give a message of 23:00 in New York that was given to the carrier the next morning."""
+    with committing(fresh_database) as session:
+        house = make_house(session)
+        make_template(session, house.tenant_id, name="news", category="operational")
+        person = {"ref": "m-1", "sms": "+12015550123", "time_zone": "America/New_York"}
+        return make_queued(session, house, now=AT_ELEVEN_PM, template="news", recipient=person)
+
+
+def test_a_message_that_waited_for_the_morning_is_explained_on_the_persons_clock(
+    daybook: Run, waiting: Standing, fresh_database: Engine
+) -> None:
+    with committing(fresh_database) as session:
+        pages = claim(session, waiting.house, lane=Lane.BULK, now=EIGHT_IN_THE_MORNING)
+        assert [page.attempt_ids for page in pages] == [(waiting.attempt_id,)]
+
+    by_intent, by_attempt = daybook("policy", "explain", waiting.intent_id), daybook("policy", "explain", waiting.attempt_id)
+
+    assert by_intent.exit_code == 0
+    assert by_intent.output == by_attempt.output
+    for said in (
+        "When the request came, Tue 2026-12-01 23:00:00 in America/New_York (2026-12-02 04:00:00 UTC):",
+        "Not yet. Where you may be it was outside the hours at which we may contact you, so we waited.",
+        "Not before Wed 2026-12-02 08:00:00 in America/New_York (2026-12-02 13:00:00 UTC).",
+        "When it was due, Wed 2026-12-02 08:00:00 in America/New_York",
+        "Yes, we may contact you.",
+        "The rules: sample@2026-11-01, owner compliance, a sample that nobody has reviewed",
+        "Did you leave it open to us to contact you?  [suppression]",
+        "Is it a good hour wherever you may be?  [window]",
+        "Does the message still matter?  [expiry, asked about Wed 2026-12-02 08:00:00 in America/New_York",
+        "Time zone: America/New_York (from: declared).",
+    ):
+        assert said in by_intent.output
+
+
+def test_the_attempt_that_left_is_named_under_the_decision_that_admitted_it(daybook: Run, fresh_database: Engine) -> None:
+    with committing(fresh_database) as session:
+        house = make_house(session)
+        standing = prepared_of(session, make_queued(session, house, now=NOON), now=NOON + timedelta(seconds=1))
+
+    told = daybook("policy", "explain", standing.attempt_id)
+    read = json.loads(daybook("policy", "explain", standing.attempt_id, "--json").output)
+
+    assert "Attempt 1 was given to the carrier under this decision." in told.output
+    (decision,) = read["decisions"]
+    assert (decision["admitted"], decision["moment"], decision["policy"]["owner"]) == ([1], "acceptance", "compliance")
+    assert decision["policy"]["sha256"]
+    assert [rule["rule"] for rule in decision["rules"]][:2] == ["in_force", "country"]
+    assert {rule["rule"]: rule["saw"] for rule in decision["rules"]}["country"]["country"] == "US"
+    assert decision["decided_at_local"][-1] == "2026-12-01 17:00:00 UTC"
+
+
+def test_somebody_who_asked_to_be_left_alone_is_told_so(daybook: Run, lived: Lived, fresh_database: Engine) -> None:
+    with committing(fresh_database) as session:
+        intent = (
+            session.connection()
+            .exec_driver_sql("SELECT id FROM intent WHERE event_id = %s", (lived.events["suppressed"],))
+            .scalar_one()
+        )
+
+    told = daybook("policy", "explain", intent)
+
+    assert "No, we may not contact you. You asked us not to contact you, or your carrier told us so" in told.output
+
+
+def test_nothing_in_force_is_explained_as_well(daybook: Run, fresh_database: Engine) -> None:
+    with committing(fresh_database) as session:
+        standing = make_queued(session, make_house(session, policy={}), now=NOON)
+
+    told = daybook("policy", "explain", standing.intent_id)
+
+    assert "No version of our rules was in force." in told.output
+    assert "without such rules we contact nobody" in told.output
+
+
+@pytest.mark.usefixtures("lived")
+def test_no_personal_value_is_shown(daybook: Run, fresh_database: Engine) -> None:
+    with committing(fresh_database) as session:
+        intents = session.connection().exec_driver_sql("SELECT id FROM intent").scalars().all()
+
+    told = "".join(daybook("policy", "explain", intent, *form).output for intent in intents for form in ((), ("--json",)))
+
+    assert len(intents) > len(NUMBERS)
+    assert [number for number in NUMBERS.values() if number.lstrip("+") in told] == []
+    assert "Spin 18:00" not in told
+
+
+@pytest.mark.usefixtures("fresh_database")
+def test_an_id_of_nothing_is_no_finding(daybook: Run) -> None:
+    unknown, malformed = daybook("policy", "explain", new_id()), daybook("policy", "explain", "x")
+
+    assert (unknown.exit_code, malformed.exit_code) == (2, 2)
+    assert "no intent or attempt has the id" in unknown.output
