@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, Boolean, CheckConstraint, ForeignKey, Identity, Index, SmallInteger, UniqueConstraint, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    ForeignKey,
+    Identity,
+    Index,
+    Numeric,
+    SmallInteger,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import Base, Id, one_of
+from models.base import Base, Id, Texts, one_of
 from policy.states import AttemptState, IntentState, Judgement, PublicState
 from policy.words import Category, Channel, ErrorClass, Source, Verdict
 
@@ -70,6 +82,10 @@ class Intent(Base):
     gate_hash: Mapped[bytes]
     """Keyed hash of the address: which gate row serialises this person."""
     declared_zone: Mapped[str | None]
+    number_type: Mapped[str | None]
+    """What the number's plan says it is for; the address itself is in the vault."""
+    subdivisions: Mapped[Texts | None]
+    """The parts of the country that the number's area code stands for."""
     expires_at: Mapped[datetime]
     accepted_at: Mapped[datetime]
     state: Mapped[str]
@@ -155,6 +171,9 @@ class Attempt(Base):
     hash_key_id: Mapped[str | None]
     encoding: Mapped[str | None]
     segment_count: Mapped[int | None] = mapped_column(SmallInteger)
+    price: Mapped[Decimal | None] = mapped_column(Numeric)
+    """Of all its segments, by the policy that accepted it; what the carrier bills may differ."""
+    currency: Mapped[str | None]
     decision_id: Mapped[UUID | None]
     """The decision that admitted it, set once at prepare."""
     lease: Mapped[int | None]
@@ -177,6 +196,7 @@ class Attempt(Base):
         Index("ix_attempt_doubtful", "route_id", postgresql_where=text("state = 'unknown' AND next_check_at IS NOT NULL")),
         one_of("state", AttemptState),
         one_of("error_class", ErrorClass),
+        CheckConstraint("(price IS NULL) = (currency IS NULL)", name="price"),
         CheckConstraint("state NOT IN ('prepared', 'submitted') OR next_check_at IS NOT NULL", name="checked_while_open"),
         CheckConstraint("state IN ('prepared', 'submitted', 'unknown') OR next_check_at IS NULL", name="unchecked_when_settled"),
         CheckConstraint("state <> 'prepared' OR (prepared_at IS NOT NULL AND decision_id IS NOT NULL)", name="admitted"),

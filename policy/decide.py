@@ -10,26 +10,48 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from policy.document import Document
 from policy.facts import Facts
-from policy.findings import Allowed, Finding, Json, Refused, Waiting, rfc3339, rfc3339_or_none, words_of
-from policy.rules import cooldown, country, expiry, in_force, not_before, route, suppression, window
+from policy.findings import Allowed, Finding, Json, Refused, Waiting, rfc3339, words_of
+from policy.rules import (
+    caps,
+    consent,
+    cooldown,
+    country,
+    expiry,
+    in_force,
+    not_before,
+    number,
+    preference,
+    price,
+    route,
+    sender,
+    suppression,
+    window,
+)
 from policy.words import Reason, Verdict
 
-Ask: TypeAlias = Callable[[Document, Facts, datetime], Finding]
+# None: neither the document nor the facts say anything that this rule could look at.
+Ask: TypeAlias = Callable[[Document, Facts, datetime], Finding | None]
 
 # A new rule is a module under `rules` and one line here. A rule under WAITING names an instant later
 # than the one it was asked about, and no instant before it would have done.
 REFUSING: Final[Mapping[str, Ask]] = {
     "country": country.ask,
+    "number": number.ask,
     "suppression": suppression.ask,
+    "preference": preference.ask,
+    "consent": consent.ask,
     "route": route.ask,
+    "sender": sender.ask,
+    "price": price.ask,
     "expiry": expiry.ask,
 }
 WAITING: Final[Mapping[str, Ask]] = {
     "cooldown": cooldown.ask,
+    "caps": caps.ask,
     "not_before": not_before.ask,
     "window": window.ask,
 }
@@ -76,27 +98,13 @@ def decide(document: Document | None, facts: Facts, *, now: datetime) -> Decisio
     return _conclude(asked, now=now, evidence=_evidence(document, facts, asked, now))
 
 
-def same(one: Decision, other: Decision) -> bool:
-    """Say whether two decisions tell the same, so that the later need not be kept.
-
-    They do when verdict, reason and evidence are equal but for every `asked_at` in the evidence. All
-    other instants in it come from facts, document or calendar and do not move with `now`; the one that
-    does, when to look again without a policy, is not part of the evidence.
-    """
-    return (one.verdict, one.reason, _timeless(one.evidence)) == (other.verdict, other.reason, _timeless(other.evidence))
-
-
-def _timeless(evidence: Mapping[str, Json]) -> dict[str, Any]:
-    """Leave out when each question was asked."""
-    told: dict[str, Any] = {**evidence, "asked_at": None}
-    return told | {"rules": [{**rule, "asked_at": None} for rule in told["rules"]]}
-
-
 def _ask_refusing(document: Document, facts: Facts, now: datetime) -> list[_Asked]:
     asked = []
     for rule, ask in REFUSING.items():
-        asked.append(_Asked(rule, now, ask(document, facts, now)))
-        if isinstance(asked[-1].said, Refused):
+        said = ask(document, facts, now)
+        if said is not None:
+            asked.append(_Asked(rule, now, said))
+        if isinstance(said, Refused):
             break
     return asked
 
@@ -109,6 +117,8 @@ def _ask_waiting(document: Document, facts: Facts, now: datetime) -> list[_Asked
         before = at
         for rule, ask in WAITING.items():
             said = ask(document, facts, at)
+            if said is None:
+                continue
             if turn == 0 or not isinstance(said, Allowed):  # later consent adds nothing to the evidence
                 asked.append(_Asked(rule, at, said))
             match said:
@@ -142,21 +152,21 @@ def _conclude(asked: Sequence[_Asked], *, now: datetime, evidence: Mapping[str, 
 
 
 def _evidence(document: Document | None, facts: Facts, asked: Sequence[_Asked], now: datetime) -> dict[str, Json]:
+    """Write down the version, the facts, and each rule that was asked, in order.
+
+    A rule that had no objection, and saw nothing that is not among the facts, is its name alone. The
+    moment of a question is left out where it is the decision's own; so evidence does not move with `now`.
+    """
     rules: list[Json] = [
-        {"rule": each.rule, "asked_at": rfc3339(each.at), "saw": each.said.saw, "said": words_of(each.said)} for each in asked
+        each.rule
+        if isinstance(each.said, Allowed) and not each.said.saw and each.at == now
+        else {"rule": each.rule}
+        | ({} if each.at == now else {"asked_at": rfc3339(each.at)})
+        | ({"saw": each.said.saw} if each.said.saw else {})
+        | ({} if isinstance(each.said, Allowed) else {"said": words_of(each.said)})
+        for each in asked
     ]
-    policy = None if document is None else _identity(document)
-    return {"asked_at": rfc3339(now), "policy": policy, "facts": facts.as_evidence(), "rules": rules}
-
-
-def _identity(document: Document) -> dict[str, Json]:
-    return {
-        "name": document.name,
-        "version": document.version,
-        "sha256": document.sha256,
-        "owner": document.owner,
-        "reviewer": document.reviewer,
-        "status": document.status.value,
-        "effective_from": rfc3339(document.effective_from),
-        "effective_until": rfc3339_or_none(document.effective_until),
-    }
+    told: dict[str, Json] = {"facts": facts.as_evidence(), "rules": rules}
+    if document is not None:
+        told["policy"] = {"name": document.name, "version": document.version, "sha256": document.sha256}
+    return told

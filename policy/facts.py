@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, Final
 
-from policy.findings import Json, rfc3339, rfc3339_or_none
-from policy.words import Category, Channel
+from policy.categories import Basis
+from policy.findings import Json, rfc3339
+from policy.words import Category, Channel, NumberType
 
 
 class ZoneSource(StrEnum):
@@ -35,12 +38,73 @@ class Suppression:
 
 
 @dataclass(frozen=True, slots=True)
+class Consent:
+    """A row that says how, when and to which words a person agreed, or that they withdrew it.
+
+    In one category, or in all where it is None; a withdrawal is of one kind, or of every kind where that is None.
+    """
+
+    id: str
+    kind: str | None
+    category: Category | None
+    captured_at: datetime
+    expires_at: datetime | None
+    wording: str | None
+    withdrawn: bool = False
+
+    def as_evidence(self) -> dict[str, Json]:
+        """Write it as plain JSON values, without what is not known."""
+        told: dict[str, Json] = {"id": self.id, "captured_at": rfc3339(self.captured_at)}
+        if self.kind is not None:
+            told["kind"] = self.kind
+        if self.category is not None:
+            told["category"] = self.category.value
+        if self.expires_at is not None:
+            told["expires_at"] = rfc3339(self.expires_at)
+        if self.wording is not None:
+            told["wording"] = self.wording
+        if self.withdrawn:
+            told["withdrawn"] = True
+        return told
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """A row that says whether a person wants a category, or any at all where it is None."""
+
+    id: str
+    category: Category | None
+    wanted: bool
+    at: datetime
+
+    def as_evidence(self) -> dict[str, Json]:
+        """Write it as plain JSON values."""
+        category = None if self.category is None else self.category.value
+        return {"id": self.id, "category": category, "wanted": self.wanted, "at": rfc3339(self.at)}
+
+
+@dataclass(frozen=True, slots=True)
+class Contacted:
+    """An earlier handoff to the same person: in which category, and whether about the same subject."""
+
+    at: datetime
+    category: Category
+    same_subject: bool
+
+    def as_evidence(self) -> dict[str, Json]:
+        """Write it as plain JSON values."""
+        return {"at": rfc3339(self.at), "category": self.category.value, "same_subject": self.same_subject}
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """One intent and its person at a moment: no address, no name, no body.
 
     `zones` is every zone the person may be in; `expires_at` is the event's own end, None where it
     names none; `cooldown_until` and `cooldown_holder` name another business key's slot for this
-    person and category, None when it is free or ours.
+    person and category, None when it is free or ours; `subdivisions` are the parts of the country
+    that the number's area code speaks for; `basis` is set where consents and preferences are those
+    of the acceptance.
     """
 
     channel: Channel
@@ -57,22 +121,56 @@ class Facts:
     not_before: datetime | None = None
     cooldown_until: datetime | None = None
     cooldown_holder: str | None = None
+    consents: tuple[Consent, ...] = ()
+    preferences: tuple[Preference, ...] = ()
+    contacted: tuple[Contacted, ...] = ()
+    number_type: NumberType | None = None
+    subdivisions: tuple[str, ...] = ()
+    segment_count: int | None = None
+    sender_type: str | None = None
+    basis: Basis | None = None
 
     def as_evidence(self) -> dict[str, Json]:
-        """Write the facts as plain JSON values, equal to themselves after a round trip through jsonb."""
-        return {
+        """Write the facts as plain JSON values, equal to themselves after a round trip through jsonb.
+
+        What is not there is not written: `policy.replay.facts_of` reads it back as not there.
+        """
+        told: dict[str, Json] = {
             "channel": self.channel.value,
             "category": self.category.value,
-            "country": self.country,
             "zones": list(self.zones),
             "zone_source": self.zone_source.value,
-            "suppressions": [row.as_evidence() for row in sorted(self.suppressions, key=lambda row: row.id)],
             "accepted_at": rfc3339(self.accepted_at),
-            "expires_at": rfc3339_or_none(self.expires_at),
-            "not_before": rfc3339_or_none(self.not_before),
-            "cooldown_until": rfc3339_or_none(self.cooldown_until),
-            "cooldown_holder": self.cooldown_holder,
-            "route_available": self.route_available,
             "tzdata_version": self.tzdata_version,
             "phonenumbers_version": self.phonenumbers_version,
         }
+        if not self.route_available:
+            told["route_available"] = False
+        if self.subdivisions:
+            told["subdivisions"] = list(self.subdivisions)
+        for name, written in _IF_KNOWN:
+            value = getattr(self, name)
+            if value:
+                told[name] = written(value)
+        return told
+
+
+def _rows(held: Sequence[Suppression | Consent | Preference | Contacted]) -> Json:
+    return [row.as_evidence() for row in held]
+
+
+_IF_KNOWN: Final[Sequence[tuple[str, Callable[[Any], Json]]]] = (
+    ("country", str),
+    ("expires_at", rfc3339),
+    ("not_before", rfc3339),
+    ("cooldown_until", rfc3339),
+    ("cooldown_holder", str),
+    ("number_type", str),
+    ("segment_count", int),
+    ("sender_type", str),
+    ("basis", str),
+    ("suppressions", _rows),
+    ("consents", _rows),
+    ("preferences", _rows),
+    ("contacted", _rows),
+)

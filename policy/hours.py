@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from policy.reading import Node
 from policy.words import Reason
 
 
@@ -52,16 +53,24 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """One named rule about local time: when contact is allowed at all, and days on which it never is."""
+    """One named rule about local time: when contact is allowed at all, and days on which it never is.
+
+    Outside its own dates, which are local as all else here, it closes nothing.
+    """
 
     id: str
     windows: tuple[Window, ...]
     banned_weekdays: frozenset[Day] = frozenset()
     banned_dates: frozenset[date] = frozenset()
+    effective_from: date | None = None
+    effective_until: date | None = None
 
     def objection(self, local: datetime) -> Reason | None:
         """Say why a local wall time is closed, or None; bans count for the calendar date of the instant itself."""
-        if local.date() in self.banned_dates:
+        day = local.date()
+        if (self.effective_from and day < self.effective_from) or (self.effective_until and day >= self.effective_until):
+            return None
+        if day in self.banned_dates:
             return Reason.BANNED_DATE
         if DAYS[local.weekday()] in self.banned_weekdays:
             return Reason.BANNED_WEEKDAY
@@ -91,14 +100,56 @@ def blocks(hours: Sequence[Hours], zones: Sequence[ZoneInfo], at: datetime) -> l
     return [Block(rule, key, reason) for rule, key, reason in asked if reason is not None]
 
 
-def next_open(hours: Sequence[Hours], zones: Sequence[ZoneInfo], after: datetime) -> datetime | None:
-    """Find the first open instant after a closed one, or None when there is none before the horizon."""
-    return next((at for at in _turns(hours, zones, after) if not blocks(hours, zones, at)), None)
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A span of instants in which nothing turns: from the one that was looked at, until the next turn of any kind."""
+
+    looked_at: datetime
+    ends_at: datetime
+    blocks: tuple[Block, ...]
+    """What keeps it closed; nothing where it is open."""
+    turns_at: datetime | None
+    """When it opens, or closes; None when it does neither before the horizon."""
 
 
-def next_closed(hours: Sequence[Hours], zones: Sequence[ZoneInfo], after: datetime) -> datetime | None:
-    """Find the first closed instant after an open one, or None when it stays open up to the horizon."""
-    return next((at for at in _turns(hours, zones, after) if blocks(hours, zones, at)), None)
+class Almanac:
+    """Some hours in some zones, and the stretches looked at last, since most people share their zones.
+
+    What it answers follows from hours, zones and instant alone: a stretch is used again only for
+    instants inside it, and not where the horizon, which moves with the instant, cut it short.
+    """
+
+    __slots__ = ("_closed", "_hours", "_open", "_zones")
+
+    def __init__(self, hours: Sequence[Hours], zones: Sequence[ZoneInfo]) -> None:
+        self._hours = tuple(hours)
+        self._zones = tuple(zones)
+        # One of each: what is closed is asked about again at the instant at which it opens.
+        self._open: Stretch | None = None
+        self._closed: Stretch | None = None
+
+    def look(self, at: datetime) -> Stretch:
+        """Find the stretch that an instant lies in."""
+        for last in (self._open, self._closed):
+            if last is not None and last.looked_at <= at < last.ends_at:
+                return last
+        stretch = self._find(at)
+        if stretch.turns_at is None:
+            return stretch
+        if stretch.blocks:
+            self._closed = stretch
+        else:
+            self._open = stretch
+        return stretch
+
+    def _find(self, at: datetime) -> Stretch:
+        closed = tuple(blocks(self._hours, self._zones, at))
+        ends_at = None
+        for turn in _turns(self._hours, self._zones, at):
+            ends_at = ends_at or turn
+            if bool(closed) is not bool(blocks(self._hours, self._zones, turn)):
+                return Stretch(at, ends_at, closed, turn)
+        return Stretch(at, ends_at or at, closed, None)
 
 
 def _turns(hours: Sequence[Hours], zones: Sequence[ZoneInfo], after: datetime) -> Iterator[datetime]:
@@ -144,3 +195,37 @@ def _clock_change(zone: ZoneInfo, start: datetime, stop: datetime) -> datetime:
         else:
             high = middle
     return datetime.fromtimestamp(high, UTC)
+
+
+def read_hours(node: Node) -> Hours:
+    """Read named hours out of a document."""
+    fields = node.fields(required=("id", "windows"), optional=("banned_weekdays", "banned_dates"))
+    dates = fields["banned_dates"]
+    return Hours(
+        id=fields["id"].text(),
+        windows=read_windows(fields["windows"]),
+        banned_weekdays=read_days(fields["banned_weekdays"]),
+        banned_dates=frozenset() if dates.is_absent() else frozenset(item.calendar_date() for item in dates.items()),
+    )
+
+
+def read_windows(node: Node) -> tuple[Window, ...]:
+    """Read at least one window."""
+    return tuple(map(_window, node.items(some=True)))
+
+
+def read_days(node: Node) -> frozenset[Day]:
+    """Read weekdays; none where they were left out."""
+    return frozenset() if node.is_absent() else frozenset(map(_day, node.items()))
+
+
+def _window(node: Node) -> Window:
+    fields = node.fields(required=("days", "start", "end"))
+    start, end = fields["start"].minute_of_day(), fields["end"].minute_of_day(end=True)
+    if start == end and fields["start"].value == fields["end"].value:
+        fields["end"].wrong('must differ from start; a whole day is "00:00" to "24:00"')
+    return Window(days=frozenset(map(_day, fields["days"].items(some=True))), start_minute=start, end_minute=end)
+
+
+def _day(node: Node) -> Day:
+    return node.word(Day)

@@ -96,6 +96,17 @@ class Node:
             self.wrong("must not be empty")
         return self.value
 
+    def texts(self, *, some: bool = False) -> frozenset[str]:
+        """Read a list of strings, of at least one where `some` is asked for."""
+        return frozenset(item.text() for item in self.items(some=some))
+
+    def flag(self) -> bool:
+        """Read true or false."""
+        if not isinstance(self.value, bool):
+            self.wrong(f"must be true or false, not {_shown(self.value)}")
+            return False
+        return self.value
+
     def word(self, words: type[E]) -> E:
         """Read one word out of a closed list."""
         for member in words:

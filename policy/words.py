@@ -36,6 +36,23 @@ LANES = {
 }
 
 
+class NumberType(StrEnum):
+    """What a number's plan says it is for; the words of the number library, in lower case."""
+
+    MOBILE = "mobile"
+    FIXED_LINE_OR_MOBILE = "fixed_line_or_mobile"
+    FIXED_LINE = "fixed_line"
+    VOIP = "voip"
+    TOLL_FREE = "toll_free"
+    PREMIUM_RATE = "premium_rate"
+    SHARED_COST = "shared_cost"
+    PERSONAL_NUMBER = "personal_number"
+    PAGER = "pager"
+    UAN = "uan"
+    VOICEMAIL = "voicemail"
+    UNKNOWN = "unknown"
+
+
 class Verdict(StrEnum):
     """What a pinned policy version said about an intent at a moment."""
 
@@ -84,6 +101,7 @@ class Reason(StrEnum):
     BANNED_WEEKDAY = "banned_weekday"
     BANNED_DATE = "banned_date"
     COOLDOWN = "cooldown"
+    FREQUENCY_CAP = "frequency_cap"
     RETRY = "retry"
     PAUSED = "paused"
     ROUTE_STOPPED = "route_stopped"
@@ -93,7 +111,13 @@ class Reason(StrEnum):
     EARLIER_ATTEMPT = "earlier_attempt"
     # not contacted
     COUNTRY_BLOCKED = "country_blocked"
+    NUMBER_TYPE_BLOCKED = "number_type_blocked"
     OPTED_OUT = "opted_out"
+    NOT_WANTED = "not_wanted"
+    NO_CONSENT = "no_consent"
+    SENDER_NOT_ALLOWED = "sender_not_allowed"
+    TOO_MANY_SEGMENTS = "too_many_segments"
+    TOO_EXPENSIVE = "too_expensive"
     NO_COMMON_WINDOW = "no_common_window"
     NO_ROUTE = "no_route"
     EXPIRED = "expired"
@@ -121,6 +145,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     Reason.BANNED_WEEKDAY: ("the policy allows this category on certain local weekdays only", "wait"),
     Reason.BANNED_DATE: ("the policy does not allow this category on this local date", "wait"),
     Reason.COOLDOWN: ("this person was contacted in this category a short while ago", "wait"),
+    Reason.FREQUENCY_CAP: ("this person was contacted as often as the policy allows for now", "wait"),
     Reason.RETRY: ("an earlier attempt failed for certain and the policy allows another", "wait"),
     Reason.PAUSED: ("an operator paused this tenant, lane or category", "resume when it is safe"),
     Reason.ROUTE_STOPPED: (
@@ -132,7 +157,16 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     Reason.LIMITS_UNREACHABLE: ("the limits could not be read", "see that Redis answers"),
     Reason.EARLIER_ATTEMPT: ("the carrier says that it has an earlier attempt after all", "wait for its outcome"),
     Reason.COUNTRY_BLOCKED: ("the policy does not allow this country", "ask the policy's owner"),
+    Reason.NUMBER_TYPE_BLOCKED: ("the policy does not allow numbers of this kind", "ask for a mobile number"),
     Reason.OPTED_OUT: ("the person asked not to be contacted, or the carrier says so", "do not contact"),
+    Reason.NOT_WANTED: ("the person chose not to get this category", "do not contact, unless they choose again"),
+    Reason.NO_CONSENT: ("the policy needs a consent that is not there, or has run out", "ask for consent by another way"),
+    Reason.SENDER_NOT_ALLOWED: (
+        "the policy does not allow the route's kind of sender here",
+        "configure a route with another sender",
+    ),
+    Reason.TOO_MANY_SEGMENTS: ("the text takes more segments than the policy allows", "shorten the text"),
+    Reason.TOO_EXPENSIVE: ("the text costs more than the policy allows for one message", "shorten the text"),
     Reason.NO_COMMON_WINDOW: ("no hour suits all of the person's possible time zones", "store the person's zone"),
     Reason.NO_ROUTE: ("no route serves this channel and country", "configure a route"),
     Reason.EXPIRED: ("the event's time ran out before a handoff", "post a new event if it still matters"),

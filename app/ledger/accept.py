@@ -316,6 +316,9 @@ def _wish(known: _Known, request: NewEvent, view: EventView, channel: Channel, k
         accepted_at=known.now,
         expires_at=view.expires_at,
         not_before=request.not_before,
+        segment_count=None,  # counted when it is opened
+        number_type=request.number.type,
+        subdivisions=request.number.subdivisions,
     )
     opening = Opening(view.event_id, request.recipient_ref, contact_id, wish, text)
     opened = open_intent(known.entries, opening, known.around, now=known.now)

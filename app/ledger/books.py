@@ -22,8 +22,8 @@ FROM intent WHERE id = {these} ORDER BY id FOR NO KEY UPDATE
 
 LOCK_ATTEMPTS: Final = """
 SELECT id, intent_id, event_id, tenant_id, ordinal, route_id, attempt_key, state, error_class, error_code, body_hash, hash_key_id,
-       encoding, segment_count, decision_id, lease, prepared_at, answered_at, taken, next_check_at, horizon_at, check_count,
-       not_found_count, created_at
+       encoding, segment_count, price, currency, decision_id, lease, prepared_at, answered_at, taken, next_check_at, horizon_at,
+       check_count, not_found_count, created_at
 FROM attempt WHERE intent_id = {these} ORDER BY id FOR NO KEY UPDATE
 """
 

@@ -30,7 +30,7 @@ from models.work import Outbox
 from policy.document import AtHorizon, CategoryRules, NotFound
 from policy.retry import Ended, NoRetry, Retry, may_retry
 from policy.states import PUBLIC, AttemptState, PublicState
-from policy.words import LANES, Category, ErrorClass, Reason, Source
+from policy.words import LANES, Category, ErrorClass, Lane, Reason, Source
 
 PINNED = """
 SELECT a.id, d.policy_version_id FROM attempt a JOIN decision d ON d.id = a.decision_id
@@ -298,6 +298,10 @@ class Desk:
             case NoRetry():
                 self.endings[intent_id] = error_class
 
+    def _lane_of(self, intent: Any, attempt: Any) -> Lane:  # noqa: ANN401 - locked rows
+        rules = self.rules.get(attempt.id)
+        return (rules.lane if rules else None) or LANES[Category(intent.category)]
+
     def _retry(self, intent: Any, before: Any, not_before: datetime) -> None:  # noqa: ANN401 - locked rows
         attempt_id = new_id()
         common = {"tenant_id": intent.tenant_id, "event_id": intent.event_id, "intent_id": intent.id}
@@ -307,11 +311,13 @@ class Desk:
             "hash_key_id": before.hash_key_id,
             "encoding": before.encoding,
             "segment_count": before.segment_count,
+            "price": None if before.price is None else str(before.price),
+            "currency": before.currency,
         }
         outbox = {
             "attempt_id": attempt_id,
             **common,
-            "lane": LANES[Category(intent.category)],
+            "lane": self._lane_of(intent, before),
             "route_id": before.route_id,
             "due_at": not_before,
             "reason": Reason.RETRY,

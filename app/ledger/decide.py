@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-from functools import cache
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
 from app.ledger.policies import InForce
 from app.ledger.surroundings import Surroundings
 from app.people.contacts import PHONENUMBERS_VERSION
+from policy.applicable import price_of
 from policy.decide import Decision, decide
-from policy.facts import Facts, ZoneSource
+from policy.document import Basis, Document
+from policy.facts import Consent, Facts, Preference, ZoneSource
 from policy.gate import Slot
-from policy.words import Category, Channel
+from policy.limits import Price
+from policy.replay import facts_of
+from policy.words import Category, Channel, NumberType
+from policy.zones import tzdata_version
+
+REMEMBERED: Final = 100
+"""Handoffs that a gate remembers at most; no cap of good sense has a higher limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,11 @@ class Wish:
     accepted_at: datetime
     expires_at: datetime
     not_before: datetime | None
+    segment_count: int | None
+    number_type: NumberType | None = None
+    subdivisions: tuple[str, ...] = ()
+    accepted_on: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The evidence of the decision at acceptance; None: this is the acceptance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +55,8 @@ class Decided:
     policy: InForce | None
     route_id: UUID | None
     gate_seen_at: datetime | None
-
-
-@cache
-def tzdata_version() -> str:
-    """Name the zone data in use: it is evidence, since it changes answers."""
-    return version("tzdata")
+    price: Price | None
+    """What the text costs by the prices of the version; None where it names none."""
 
 
 def slot_of(slots: dict[str, dict[str, str]], category: str) -> Slot | None:
@@ -56,14 +65,24 @@ def slot_of(slots: dict[str, dict[str, str]], category: str) -> Slot | None:
     return None if slot is None else Slot(slot["business_key"], datetime.fromisoformat(slot["until"]))
 
 
+def remember(
+    told: Sequence[Mapping[str, str]], *, business_key: str, category: str, longest: timedelta, now: datetime
+) -> list[Mapping[str, str]]:
+    """Add a handoff to those that a gate remembers for the caps; one of the same business key counts once."""
+    kept = [each for each in told if each["business_key"] != business_key and datetime.fromisoformat(each["at"]) > now - longest]
+    return [*kept[1 - REMEMBERED :], {"business_key": business_key, "category": category, "at": now.isoformat()}]
+
+
 def decide_wish(wish: Wish, around: Surroundings, *, now: datetime) -> Decided:
     """Decide one intent under the policy version in force at `now`."""
     policy = around.policies.get(wish.tenant_id)
-    route_id = around.route_for(wish.tenant_id, channel=wish.channel, country=wish.country)
+    document = policy.document if policy is not None else None
+    route = around.route_for(wish.tenant_id, channel=wish.channel, country=wish.country)
     gate_key = (wish.tenant_id, wish.gate_hash)
     gate = around.gates.get(gate_key)
     slot = slot_of(gate.slots, wish.category) if gate is not None else None
     held = slot is not None and slot.business_key != wish.business_key and slot.until > now
+    consents, preferences, basis = _agreed(wish, around, document)
     facts = Facts(
         channel=wish.channel,
         category=wish.category,
@@ -76,12 +95,43 @@ def decide_wish(wish: Wish, around: Surroundings, *, now: datetime) -> Decided:
         not_before=wish.not_before,
         cooldown_until=slot.until if held and slot else None,
         cooldown_holder=slot.business_key if held and slot else None,
-        route_available=route_id is not None,
+        route_available=route is not None,
         tzdata_version=tzdata_version(),
         phonenumbers_version=PHONENUMBERS_VERSION,
+        consents=consents,
+        preferences=preferences,
+        contacted=around.contacted(gate_key, business_key=wish.business_key),
+        number_type=wish.number_type,
+        subdivisions=wish.subdivisions,
+        segment_count=wish.segment_count,
+        sender_type=route.sender_type if route is not None else None,
+        basis=basis,
     )
-    document = policy.document if policy is not None else None
-    return Decided(decide(document, facts, now=now), policy, route_id, gate.suppressed_at if gate is not None else None)
+    return Decided(
+        decision=decide(document, facts, now=now),
+        policy=policy,
+        route_id=route.id if route is not None else None,
+        gate_seen_at=gate.suppressed_at if gate is not None else None,
+        price=price_of(document, facts, now) if document is not None else None,
+    )
+
+
+def needs_acceptance(document: Document | None, category: Category) -> bool:
+    """Say whether this version goes, at dispatch, by what the person had agreed to when the event was accepted."""
+    rules = document.categories.get(category) if document is not None else None
+    return rules is not None and rules.basis is Basis.ACCEPTANCE
+
+
+def _agreed(
+    wish: Wish, around: Surroundings, document: Document | None
+) -> tuple[tuple[Consent, ...], tuple[Preference, ...], Basis | None]:
+    """Give the consents and preferences that count: the latest, or by the category's basis those of the acceptance."""
+    if wish.accepted_on is not None and needs_acceptance(document, wish.category):
+        then = facts_of(wish.accepted_on)
+        return then.consents, then.preferences, Basis.ACCEPTANCE
+    gate = (wish.tenant_id, wish.gate_hash)
+    scope = {"channel": wish.channel, "category": wish.category}
+    return around.consents_of(gate, **scope), around.preferences_of(gate, **scope), None
 
 
 def _zone_source(wish: Wish) -> ZoneSource:

@@ -61,8 +61,8 @@ NO_POLICY = """
 SELECT t.name AS label, 1 AS count, (SELECT max(v.effective_until) FROM policy_version v
                                      WHERE v.tenant_id = t.id AND v.effective_until <= %(now)s) AS oldest_at
 FROM tenant t
-WHERE NOT EXISTS (SELECT FROM policy_version v
-                  WHERE v.tenant_id = t.id AND v.effective_from <= %(now)s AND coalesce(v.effective_until > %(now)s, true))
+WHERE coalesce((SELECT coalesce(v.effective_until <= %(now)s, false) FROM policy_version v  -- the last to start stands
+                WHERE v.tenant_id = t.id AND v.effective_from <= %(now)s ORDER BY v.effective_from DESC LIMIT 1), true)
 ORDER BY t.name
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -18,9 +18,9 @@ from app.ledger.view import IntentView
 from models.base import Base
 from models.ledger import Attempt, Decision, Intent, Transition
 from models.work import FeedPending, Outbox
-from policy.segments import count
+from policy.segments import Segments, count
 from policy.states import AttemptState, PublicState
-from policy.words import LANES, Category, Reason, Verdict
+from policy.words import LANES, Category, Lane, Reason, Verdict
 
 # What a suppression at acceptance or dispatch closes its attempt as: time that ran out is no
 # objection to the person, and is told apart.
@@ -37,6 +37,10 @@ class Opening:
     wish: Wish
     body: str = field(repr=False)
     """The text as rendered at acceptance; counted and hashed, not kept."""
+
+    def counted(self, segments: Segments) -> Wish:
+        """Give the wish with the length of its text."""
+        return replace(self.wish, segment_count=segments.segments)
 
 
 @dataclass(slots=True)
@@ -77,11 +81,12 @@ def closing_state(decided: Decided) -> AttemptState | None:
 
 def open_intent(entries: Entries, opening: Opening, around: Surroundings, *, now: datetime) -> IntentView:
     """Decide an opening and lay out its rows."""
-    wish, decided = opening.wish, decide_wish(opening.wish, around, now=now)
+    segments = count(opening.body)
+    wish = opening.counted(segments)
+    decided = decide_wish(wish, around, now=now)
     intent_id, attempt_id, decision_id = new_id(), new_id(), new_id()
     closing = closing_state(decided)
-    steps = _steps(decided, closing)
-    last = steps[-1]
+    *_, last = steps = _steps(decided, closing)
     common = {"tenant_id": wish.tenant_id, "event_id": opening.event_id, "intent_id": intent_id}
     entries.add(
         Intent,
@@ -95,6 +100,8 @@ def open_intent(entries: Entries, opening: Opening, around: Surroundings, *, now
         contact_id=opening.contact_id,
         gate_hash=wish.gate_hash,
         declared_zone=wish.declared_zone,
+        number_type=wish.number_type,
+        subdivisions=list(wish.subdivisions),
         expires_at=wish.expires_at,
         accepted_at=wish.accepted_at,
         state=INTENT_STATES[last[0]],
@@ -107,7 +114,7 @@ def open_intent(entries: Entries, opening: Opening, around: Surroundings, *, now
         closed_at=None if closing is None else now,
     )
     _add_decision(entries, common, attempt_id, decision_id, decided, now=now)
-    _add_attempt(entries, common, attempt_id, decided, opening.body, state=closing or AttemptState.QUEUED, now=now)
+    _add_attempt(entries, common, attempt_id, decided, opening.body, segments, state=closing or AttemptState.QUEUED, now=now)
     for n, (state, reason, next_at) in enumerate(steps, start=1):
         before = steps[n - 2][0] if n > 1 else None
         _add_transition(
@@ -120,7 +127,7 @@ def open_intent(entries: Entries, opening: Opening, around: Surroundings, *, now
             intent_id=intent_id,
             event_id=opening.event_id,
             tenant_id=wish.tenant_id,
-            lane=LANES[Category(wish.category)],
+            lane=_lane_of(decided, Category(wish.category)),
             route_id=decided.route_id,
             due_at=last[2] or now,
             reason=last[1],
@@ -132,6 +139,12 @@ def open_intent(entries: Entries, opening: Opening, around: Surroundings, *, now
             lost_lease_count=0,
         )
     return IntentView(intent_id, wish.channel, last[0], last[1], last[2])
+
+
+def _lane_of(decided: Decided, category: Category) -> Lane:
+    """Give the lane that the version names for the category, else its usual one."""
+    rules = decided.policy.document.categories.get(category) if decided.policy else None
+    return (rules.lane if rules else None) or LANES[category]
 
 
 Step = tuple[PublicState, str | None, datetime | None]
@@ -179,11 +192,12 @@ def _add_attempt(
     attempt_id: UUID,
     decided: Decided,
     body: str,
+    segments: Segments,
     *,
     state: AttemptState,
     now: datetime,
 ) -> None:
-    segments, digest = count(body), keyed_hash("body", body.encode())
+    digest = keyed_hash("body", body.encode())
     row = attempt_row(common, attempt_id, ordinal=1, route_id=decided.route_id, now=now)
     row |= {
         "state": state,
@@ -191,6 +205,8 @@ def _add_attempt(
         "hash_key_id": digest.key_id,
         "encoding": segments.encoding,
         "segment_count": segments.segments,
+        "price": str(decided.price.amount) if decided.price else None,
+        "currency": decided.price.currency if decided.price else None,
         "ended_at": None if state is AttemptState.QUEUED else now,
     }
     entries.add(Attempt, **row)
@@ -213,6 +229,8 @@ def attempt_row(
         "hash_key_id": None,
         "encoding": None,
         "segment_count": None,
+        "price": None,
+        "currency": None,
         "decision_id": None,
         "lease": None,
         "prepared_at": None,

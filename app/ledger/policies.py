@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -25,6 +26,12 @@ class InForce:
     def label(self) -> str:
         """Name it as the API does: name@version."""
         return f"{self.document.name}@{self.document.version}"
+
+    def until(self, ends_at: datetime | None) -> InForce:
+        """Give it as it stands in its tenant's line: with the start of the next version as its end, where it names none."""
+        if ends_at == self.document.effective_until:
+            return self
+        return InForce(self.id, replace(self.document, effective_until=ends_at))
 
 
 _CACHE: dict[UUID, InForce] = {}

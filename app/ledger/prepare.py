@@ -17,11 +17,11 @@ from app.ground.ids import AttemptId, IntentId, Lease
 from app.ground.keys import keyed_hash, lasting_hash, same_bytes
 from app.ledger import state
 from app.ledger.books import Books, books_of, locks_of
-from app.ledger.decide import slot_of
+from app.ledger.decide import remember, slot_of
 from app.ledger.policies import InForce, read_policies
 from app.ledger.review import park
 from app.ledger.routes import Route, read_routes
-from app.ledger.surroundings import Surroundings, grouped
+from app.ledger.surroundings import CONTACTED, Surroundings, grouped
 from app.ledger.templates import TemplateKey, Texts, read_templates
 from app.people.vault import open_vault_key
 from app.render import body_for, render
@@ -47,8 +47,9 @@ ORDER BY tenant_id, address_hash FOR UPDATE
 
 # Read after the locks, so that nothing here is older than what they guard.
 FACTS = """
-SELECT o.attempt_id, o.gate_seen_at, d.id AS decision_id, d.verdict, d.valid_until, d.policy_version_id, c.sealed_address,
-       k.id AS key_id, k.wrapped_key, e.payload, e.tenant_id, e.template_name, e.template_version
+SELECT o.attempt_id, o.gate_seen_at, coalesce(o.held_at, d.decided_at) AS decided_at, d.id AS decision_id, d.verdict,
+       d.valid_until, d.policy_version_id, c.sealed_address, k.id AS key_id, k.wrapped_key, e.payload,
+       e.tenant_id, e.template_name, e.template_version
 FROM outbox o
 JOIN decision d ON d.id = o.decision_id
 JOIN event e ON e.id = o.event_id
@@ -192,7 +193,14 @@ class _Page:
             self.broken[attempt_id] = Reason.ARTIFACT_MISMATCH
             return
         gate_key = (intent.tenant_id, bytes(intent.gate_hash))
-        self.slots.setdefault(gate_key, {})[intent.category] = _slot_json(slot, attempt_id)
+        told = self._contacted(gate_key)
+        slots = self.slots.setdefault(gate_key, {})
+        slots[intent.category] = _slot_json(slot, attempt_id)
+        longest = self.policies[facts.policy_version_id].document.longest_cap
+        if longest is not None:
+            slots[CONTACTED] = remember(
+                told, business_key=intent.business_key, category=intent.category, longest=longest, now=self.now
+            )
         ends_at = min(self.now + self.handoff_for, facts.valid_until or intent.expires_at, intent.expires_at)
         self.beginnings.append(
             state.Beginning(
@@ -223,6 +231,11 @@ class _Page:
         gate = self.gates[gate_key]
         slots = {**gate.slots, **self.slots.get(gate_key, {})}
         rules = self.policies[facts.policy_version_id].document.categories[Category(intent.category)]
+        if any(
+            each["business_key"] != intent.business_key and datetime.fromisoformat(each["at"]) > facts.decided_at
+            for each in self._contacted(gate_key)
+        ):
+            return Held(Reason.FREQUENCY_CAP, None)  # the decision did not count it
         return admit(
             business_key=intent.business_key,
             cooldown=rules.cooldown,
@@ -231,6 +244,12 @@ class _Page:
             seen_suppressed_at=facts.gate_seen_at,
             now=self.now,
         )
+
+    def _contacted(self, gate_key: tuple[UUID, bytes]) -> Sequence[Mapping[str, str]]:
+        """Give the handoffs that the gate remembers, with those of this page."""
+        slots = {**self.gates[gate_key].slots, **self.slots.get(gate_key, {})}
+        told: Sequence[Mapping[str, str]] = slots.get(CONTACTED, ())
+        return told
 
     def _render(self, attempt: Any, intent: Any, facts: Any) -> Submission:  # noqa: ANN401 - rows
         key = open_vault_key(facts.key_id, facts.wrapped_key)

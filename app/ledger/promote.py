@@ -13,6 +13,7 @@ from app.ground.db import pipelined, rows
 from app.ledger.decide import Wish
 from app.ledger.open import ORDER, Entries, Opening, open_intent
 from app.ledger.surroundings import statements, surroundings_of
+from app.people.contacts import read_number
 from app.people.vault import open_vault_key
 from app.render import body_for, render
 from policy.states import PublicState
@@ -57,6 +58,7 @@ def promote_joined(session: Session, freed: Iterable[UUID], *, now: datetime) ->
 def _opening(joined: Any) -> Opening:  # noqa: ANN401 - a row of NEWEST_JOINED
     payload = open_vault_key(joined.key_id, joined.wrapped_key).open(joined.payload)
     text = body_for(joined.bodies, locale=payload["locale"], default_locale=joined.default_locale)
+    number = read_number(payload["sms"])
     wish = Wish(
         tenant_id=joined.tenant_id,
         business_key=joined.business_key,
@@ -69,5 +71,8 @@ def _opening(joined: Any) -> Opening:  # noqa: ANN401 - a row of NEWEST_JOINED
         accepted_at=joined.accepted_at,
         expires_at=joined.expires_at,
         not_before=joined.not_before,
+        segment_count=None,  # counted when it is opened
+        number_type=number.type,
+        subdivisions=number.subdivisions,
     )
     return Opening(joined.event_id, joined.recipient_ref, joined.contact_id, wish, render(text, payload["data"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,21 +10,22 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import as_json, insertion, pipelined
+from app.ground.db import as_json, insertion, pipelined, rows
 from app.ground.ids import new_id
 from app.ledger.books import Books
 from app.ledger.close import Closing, close_intents
-from app.ledger.decide import Decided, Wish, decide_wish
+from app.ledger.decide import Decided, Wish, decide_wish, needs_acceptance
 from app.ledger.open import closing_state, decision_row
-from app.ledger.surroundings import statements, surroundings_of
+from app.ledger.surroundings import Surroundings, statements, surroundings_of
 from app.ledger.transition import change_of, recording, waiting_state
 from models.ledger import Decision as DecisionRow
-from policy.decide import Decision, same
+from policy.decide import Decision
+from policy.replay import same
 from policy.states import PublicState
-from policy.words import Category, Channel, Reason, Verdict
+from policy.words import Category, Channel, NumberType, Reason, Verdict
 
 FACTS = """
-SELECT o.attempt_id, c.country, c.zones, e.not_before, d.id AS decision_id, d.verdict, d.reason,
+SELECT o.attempt_id, c.country, c.zones, i.number_type, i.subdivisions, e.not_before, d.id AS decision_id, d.verdict, d.reason,
        d.not_before AS decided_not_before, d.valid_until, d.evidence, d.policy_version_id
 FROM outbox o
 JOIN event e ON e.id = o.event_id
@@ -32,6 +33,12 @@ JOIN intent i ON i.id = o.intent_id
 JOIN contact c ON c.id = i.contact_id
 JOIN decision d ON d.id = o.decision_id
 WHERE o.attempt_id = ANY(%(ids)s::uuid[])
+"""
+
+# What a person had agreed to then; asked for only where a category goes by it.
+ACCEPTED = """
+SELECT DISTINCT ON (intent_id) intent_id, evidence FROM decision
+WHERE intent_id = ANY(%(ids)s::uuid[]) AND moment = 'acceptance' ORDER BY intent_id, id
 """
 
 DEFER = """
@@ -62,15 +69,28 @@ def redecide(session: Session, books: Books, attempt_ids: Sequence[UUID], *, now
     found, *results = pipelined(session, reads)
     facts = {row.attempt_id: row for row in found}
     around = surroundings_of(session, results)
-    decided = {i: decide_wish(_wish(books, i, facts[i]), around, now=now) for i in attempt_ids}
+    accepted = _accepted(session, around, intents)
+    decided = {i: decide_wish(_wish(books, i, facts[i], accepted), around, now=now) for i in attempt_ids}
     held = _keep(session, books, facts, decided, now=now)
     _defer(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.DEFER}, held, now=now)
     _close(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.SUPPRESS}, held, now=now)
     return [held[i] for i in attempt_ids if decided[i].decision.verdict is Verdict.ALLOW]
 
 
-def _wish(books: Books, attempt_id: UUID, facts: Any) -> Wish:  # noqa: ANN401 - a row of FACTS
-    intent = books.intents[books.attempts[attempt_id].intent_id]
+def _accepted(session: Session, around: Surroundings, intents: Sequence[Any]) -> Mapping[UUID, Any]:
+    """Read the evidence of acceptance for the intents whose category goes by it."""
+    policies = around.policies
+    ids = [
+        intent.id
+        for intent in intents
+        if (policy := policies.get(intent.tenant_id)) and needs_acceptance(policy.document, Category(intent.category))
+    ]
+    return {row.intent_id: row.evidence for row in rows(session, ACCEPTED, ids=sorted(ids))} if ids else {}
+
+
+def _wish(books: Books, attempt_id: UUID, facts: Any, accepted: Mapping[UUID, Any]) -> Wish:  # noqa: ANN401 - a row of FACTS
+    attempt = books.attempts[attempt_id]
+    intent = books.intents[attempt.intent_id]
     return Wish(
         tenant_id=intent.tenant_id,
         business_key=intent.business_key,
@@ -83,6 +103,10 @@ def _wish(books: Books, attempt_id: UUID, facts: Any) -> Wish:  # noqa: ANN401 -
         accepted_at=intent.accepted_at,
         expires_at=intent.expires_at,
         not_before=facts.not_before,
+        segment_count=attempt.segment_count,
+        number_type=NumberType(facts.number_type) if facts.number_type else None,
+        subdivisions=tuple(facts.subdivisions or ()),
+        accepted_on=accepted.get(intent.id),
     )
 
 

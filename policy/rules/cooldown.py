@@ -6,7 +6,7 @@ from datetime import datetime
 
 from policy.document import Document
 from policy.facts import Facts
-from policy.findings import Allowed, Finding, Waiting, rfc3339_or_none
+from policy.findings import Allowed, Finding, Waiting
 from policy.words import Reason
 
 
@@ -16,5 +16,4 @@ def ask(_document: Document, facts: Facts, now: datetime) -> Finding:
     The gate holds by the same comparison; were this one softer, the two would send a row to and fro.
     """
     until = facts.cooldown_until
-    saw = {"held_until": rfc3339_or_none(until), "holder": facts.cooldown_holder}
-    return Waiting(Reason.COOLDOWN, until, saw) if until is not None and until > now else Allowed(saw=saw)
+    return Waiting(Reason.COOLDOWN, until) if until is not None and until > now else Allowed()

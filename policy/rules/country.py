@@ -12,12 +12,8 @@ from policy.words import Reason
 
 def ask(document: Document, facts: Facts, _now: datetime) -> Finding:
     """Refuse a blocked country, one that is not allowed, and one that nobody knows."""
-    allowed = document.countries_allowed
-    saw = {
-        "country": facts.country,
-        "blocked": facts.country in document.countries_blocked,
-        "allowed": allowed == "all" or facts.country in allowed,
-    }
-    if facts.country is None or saw["blocked"] or not saw["allowed"]:
-        return Refused(Reason.COUNTRY_BLOCKED, saw)
-    return Allowed(saw=saw)
+    country, allowed = facts.country, document.countries_allowed
+    blocked = country in document.countries_blocked
+    if country is None or blocked or not (allowed == "all" or country in allowed):
+        return Refused(Reason.COUNTRY_BLOCKED, {"blocked": blocked})
+    return Allowed()

@@ -19,5 +19,4 @@ def ends_at(document: Document, facts: Facts) -> datetime:
 def ask(document: Document, facts: Facts, now: datetime) -> Finding:
     """Refuse from the end on."""
     end = ends_at(document, facts)
-    saw = {"ends_at": rfc3339(end)}
-    return Allowed(end, saw) if now < end else Refused(Reason.EXPIRED, saw)
+    return Allowed(end) if now < end else Refused(Reason.EXPIRED, {"ends_at": rfc3339(end)})

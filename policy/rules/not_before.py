@@ -6,13 +6,12 @@ from datetime import datetime
 
 from policy.document import Document
 from policy.facts import Facts
-from policy.findings import Allowed, Finding, Waiting, rfc3339_or_none
+from policy.findings import Allowed, Finding, Waiting
 from policy.words import Reason
 
 
-def ask(_document: Document, facts: Facts, now: datetime) -> Finding:
+def ask(_document: Document, facts: Facts, now: datetime) -> Finding | None:
     """Wait until the event's own earliest time."""
-    saw = {"not_before": rfc3339_or_none(facts.not_before)}
-    if facts.not_before is not None and facts.not_before > now:
-        return Waiting(Reason.NOT_BEFORE, facts.not_before, saw)
-    return Allowed(saw=saw)
+    if facts.not_before is None:
+        return None
+    return Waiting(Reason.NOT_BEFORE, facts.not_before) if facts.not_before > now else Allowed()

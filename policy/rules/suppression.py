@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
-from policy.document import Document
-from policy.facts import Facts
+from policy.applicable import opt_out_scope
+from policy.document import Document, OptOutScope
+from policy.facts import Facts, Suppression
 from policy.findings import Allowed, Finding, Refused
-from policy.words import Reason
+from policy.words import Category, Reason
+
+# What a person wrote to a number of ours. Anything else without a category (a carrier's block, an
+# operator's or an application's order) covers everything, whatever the policy says.
+BY_TEXT: Final = "keyword"
 
 
-def ask(_document: Document, facts: Facts, _now: datetime) -> Finding:
-    """Refuse when a suppression covers the category; one without a category covers them all."""
-    covering = sorted(row.id for row in facts.suppressions if row.category in {None, facts.category})
-    saw = {"covering": covering}
-    return Refused(Reason.OPTED_OUT, saw) if covering else Allowed(saw=saw)
+def ask(document: Document, facts: Facts, now: datetime) -> Finding:
+    """Refuse when a suppression covers the category, as far as the policy lets an opt-out reach."""
+    if not facts.suppressions:
+        return Allowed()
+    scope = opt_out_scope(document, facts, now)
+    covering = sorted(row.id for row in facts.suppressions if _covers(row, facts.category, scope))
+    return Refused(Reason.OPTED_OUT, {"covering": covering, "scope": scope.value}) if covering else Allowed()
+
+
+def _covers(row: Suppression, category: Category, scope: OptOutScope) -> bool:
+    if scope is OptOutScope.ALL:
+        return True
+    if row.category is None:
+        return scope is OptOutScope.PROGRAM or row.source != BY_TEXT
+    return row.category == category

@@ -359,6 +359,14 @@ def test_a_handoff_whose_evidence_names_another_policy_is_named(lived: Lived, se
     assert [row["attempt_id"] for row in named(session, "unexplained")] == [str(attempt.id)]
 
 
+def test_a_decision_that_its_evidence_does_not_give_again_is_named(lived: Lived, session: Session) -> None:
+    attempt = attempt_of(session, lived, "delivered")
+    change = "UPDATE decision SET evidence = jsonb_set(evidence, '{facts,country}', '\"KP\"') WHERE id = %(id)s"
+    plant(session, change, id=attempt.decision_id)
+
+    assert named(session, "unfaithful") == [{"decision_id": str(attempt.decision_id)}]
+
+
 @pytest.mark.parametrize(
     ("table", "code"),
     [

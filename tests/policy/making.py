@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from policy.document import Document, parse
-from policy.facts import Facts, Suppression, ZoneSource
+from policy.facts import Consent, Facts, Suppression, ZoneSource
+from policy.replay import answers_of
 from policy.words import Category, Channel
 
 NOON = datetime(2026, 12, 1, 17, 0, tzinfo=UTC)  # a Tuesday, 12:00 in New York
@@ -85,6 +86,23 @@ def make_suppression(category: Category | None) -> Suppression:
     return Suppression(id="s-1", category=category, source="inbound", at=NOON - timedelta(days=1))
 
 
+def make_consent(
+    kind: str | None,
+    *,
+    category: Category | None = None,
+    age: timedelta = timedelta(days=1),
+    expires_at: datetime | None = None,
+    withdrawn: bool = False,
+) -> Consent:
+    """Make a consent from the day before, or its withdrawal."""
+    return Consent(f"c-{kind}", kind, category, NOON - age, expires_at, "v1", withdrawn)
+
+
+def make_rule(**changes: object) -> dict[str, Any]:
+    """Write a rule of the United States for marketing as YAML would give it; it says nothing unless told otherwise."""
+    return {"id": "us", "country": "US", "channel": "sms", "category": "marketing"} | changes
+
+
 def asked_of(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
     """List which rules were asked, and the verdict each gave."""
-    return [(each["rule"], each["said"]["verdict"]) for each in evidence["rules"]]
+    return [(answer.rule, answer.verdict) for answer in answers_of(evidence)]

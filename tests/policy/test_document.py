@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 import policy
-from policy.document import AtHorizon, InvalidDocument, NotFound, Status, parse
+from policy.document import AtHorizon, Basis, InvalidDocument, NotFound, OptOutScope, Status, parse
 from policy.hours import Day
-from policy.words import Category, Channel, ErrorClass
-from tests.policy.making import DAYTIME, EVERY_DAY, make_category, make_document, make_raw
+from policy.limits import Cap, MessageCap, Per
+from policy.words import Category, Channel, ErrorClass, Lane
+from tests.policy.making import DAYTIME, EVERY_DAY, make_category, make_document, make_raw, make_rule
 
 SAMPLE = Path(policy.__file__).parent / "documents" / "sample-2026-11-01.yaml"
 
@@ -198,3 +199,93 @@ def test_a_mistake_in_one_place_is_told_once() -> None:
 def test_all_countries_may_be_allowed_and_none_blocked() -> None:
     assert make_document(countries={"allowed": "all"}).countries_allowed == "all"
     assert make_document(countries={"allowed": ["US"], "blocked": None}).countries_blocked == set()
+
+
+def test_what_an_older_document_leaves_out_is_as_it_was() -> None:
+    rules = make_document().categories[Category.MARKETING]
+
+    assert (rules.consent, rules.caps, rules.message_cap, rules.lane) == (frozenset(), (), None, None)
+    assert (rules.basis, rules.opt_out) == (Basis.DISPATCH, OptOutScope.PROGRAM)
+    assert (make_document().number_types, make_document().rules, make_document().prices) == (None, (), {})
+    assert make_document().longest_cap is None
+
+
+def test_a_category_may_say_more() -> None:
+    rules = make_document(
+        categories={
+            "marketing": make_category(
+                consent=["express", "night"],
+                opt_out="all",
+                basis="acceptance",
+                caps=[{"limit": 2, "window": "7d", "per": "person"}],
+                message_cap={"max_segments": 3},
+                lane="urgent",
+                horizon="72h",
+                retention="0d",
+            )
+        }
+    ).categories[Category.MARKETING]
+
+    assert rules.consent == {"express", "night"}
+    assert (rules.opt_out, rules.basis) == (OptOutScope.ALL, Basis.ACCEPTANCE)
+    assert rules.caps == (Cap(2, timedelta(days=7), Per.PERSON),)
+    assert rules.message_cap == MessageCap(3, None)
+    assert (rules.lane, rules.horizon, rules.retention) == (Lane.URGENT, timedelta(hours=72), timedelta())
+
+
+PRICED = {"currency": "USD", "sms": {"US": "0.0083"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "rule", "message"),
+    [
+        ("rules[0].country", {"country": "usa"}, "two capital letters"),
+        ("rules[0].subdivision", {"subdivision": "Florida"}, "ISO 3166-2"),
+        ("rules[0].category", {"category": "promo"}, "must be one of"),
+        ("rules[0].effective_from", {"effective_from": "2026-03"}, "a date"),
+        ("rules[0].effective_until", {"effective_from": "2026-03-01", "effective_until": "2026-03-01"}, "later than"),
+        ("rules[0].windows", {"windows": []}, "at least one"),
+        ("rules[0].banned_holidays[0]", {"banned_holidays": ["FR"]}, "there are none"),
+        ("rules[0].caps[0].limit", {"caps": [{"limit": 0, "window": "24h", "per": "subject"}]}, "at least 1"),
+        ("rules[0].caps[0].per", {"caps": [{"limit": 1, "window": "24h", "per": "day"}]}, "subject, category, person"),
+        ("rules[0].consent", {"consent": []}, "at least one"),
+        ("rules[0].consent", {"consent": "express"}, "a list"),
+        ("rules[0].senders[0]", {"senders": [10]}, "in quotes"),
+        ("rules[0].opt_out[0].scope", {"opt_out": [{"scope": "sender"}]}, "named, program, all"),
+        ("rules[0].opt_out[0].every_message", {"opt_out": [{"every_message": "yes"}]}, "true or false"),
+        ("rules[0].opt_out[0].keyword", {"opt_out": [{"keyword": "STOP"}]}, "not a key"),
+        ("rules[0].price.amount", {"price": {"amount": 0.0083, "currency": "USD"}}, "a decimal in quotes"),
+        ("rules[0].price.currency", {"price": {"amount": "0.0083", "currency": "usd"}}, "three capital letters"),
+        ("rules", {"price": {"amount": "0.0083", "currency": "EUR"}}, "more than one currency"),
+        ("rules[0].message_cap", {"message_cap": {}}, "max_segments, max_price or both"),
+        ("rules[1]", {"id": "us", "senders": ["short_code"]}, "of another rule"),
+    ],
+)
+def test_a_mistake_in_a_countrys_rule_is_told_in_words(path: str, rule: dict[str, Any], message: str) -> None:
+    raw = make_raw(prices=PRICED, rules=[make_rule(id="first") | rule, make_rule()])
+
+    assert message in problems_of(raw)[path]
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "message"),
+    [
+        ("number_types[0]", {"number_types": ["MOBILE"]}, "mobile, fixed_line_or_mobile"),
+        ("prices.sms.US", {"prices": {"currency": "USD", "sms": {"US": "free"}}}, "a decimal in quotes"),
+        ("prices.currency", {"prices": {"sms": {"US": "1"}}}, "is missing"),
+        ("holidays.FR[0]", {"holidays": {"FR": ["Christmas"]}}, "a date"),
+        ("prices", {"rules": [make_rule(message_cap={"max_price": "1"})]}, "names a max_price"),
+    ],
+)
+def test_a_mistake_in_what_a_document_may_say_is_told_in_words(path: str, changes: dict[str, Any], message: str) -> None:
+    assert message in problems_of(make_raw(**changes))[path]
+
+
+def test_holidays_are_named_once_and_banned_where_they_are_named() -> None:
+    (rule,) = make_document(
+        holidays={"FR": ["2026-12-25", "2027-01-01"], "DE": ["2026-12-26"]}, rules=[make_rule(banned_holidays=["FR", "DE"])]
+    ).rules
+
+    assert rule.hours is not None
+    assert rule.hours.banned_dates == {date(2026, 12, 25), date(2027, 1, 1), date(2026, 12, 26)}
+    assert rule.hours.windows[0].holds(datetime(2026, 12, 24, 23, 59, tzinfo=UTC))

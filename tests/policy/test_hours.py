@@ -16,22 +16,37 @@ from policy.decide import Decision, decide
 from policy.document import Document
 from policy.facts import ZoneSource
 from policy.hours import HORIZON
+from policy.replay import answers_of
 from policy.words import Category, Reason, Verdict
 from policy.zones import find_zone
-from tests.policy.making import EVERY_DAY, make_category, make_document, make_facts
+from tests.policy.making import EVERY_DAY, make_category, make_document, make_facts, make_rule
 
 LINES = (Path(__file__).parents[1] / "fixtures" / "quiet_hours.jsonl").read_text(encoding="utf-8").splitlines()
 FIXTURES: list[dict[str, Any]] = [json.loads(line) for line in LINES]
 VERDICTS = {"allowed": Verdict.ALLOW, "deferred": Verdict.DEFER, "no_window": Verdict.SUPPRESS}
 
 MINUTE = timedelta(minutes=1)
+DATES = {"effective_from", "effective_until"}
+HOLIDAYS = ["2026-03-08", "2026-03-29", "2026-10-04", "2026-11-01"]
 LONG_ENOUGH = timedelta(days=60)
 
 
+def as_rule(hours: dict[str, Any], category: Category) -> dict[str, Any]:
+    """Write dated hours as a rule of the country that the facts are about."""
+    named = {"banned_holidays": ["holidays"] if hours["banned_dates"] else []}
+    return make_rule(category=category.value) | {key: value for key, value in hours.items() if key != "banned_dates"} | named
+
+
 def make_hours(hours: list[dict[str, Any]], category: Category = Category.MARKETING) -> Document:
-    """Make a document that speaks of hours only: every country, any year, no end in sight."""
-    rules = make_category(hours=hours, max_age="400d", cooldown="0s")
-    return make_document(effective_from="2000-01-01T00:00:00Z", countries={"allowed": "all"}, categories={category.value: rules})
+    """Make a document that speaks of hours only: every country, any year, no end in sight; dated hours are rules of one."""
+    rules = make_category(hours=[each for each in hours if not DATES & each.keys()], max_age="400d", cooldown="0s")
+    return make_document(
+        effective_from="2000-01-01T00:00:00Z",
+        countries={"allowed": "all"},
+        categories={category.value: rules},
+        holidays={"holidays": HOLIDAYS},
+        rules=[as_rule(each, category) for each in hours if DATES & each.keys()],
+    )
 
 
 def decide_for(document: Document, zones: Sequence[str], now: datetime, **changes: Any) -> Decision:
@@ -42,8 +57,8 @@ def decide_for(document: Document, zones: Sequence[str], now: datetime, **change
 
 
 def blocking_in(evidence: Any) -> object:  # nested JSON
-    first = next(each for each in evidence["rules"] if each["rule"] == "window")
-    return first["saw"].get("blocking", [])
+    windows = (answer for answer in answers_of(evidence) if answer.rule == "window")
+    return next((answer.saw.get("blocking", []) for answer in windows), [])
 
 
 @pytest.mark.parametrize("line", FIXTURES, ids=lambda line: f"{line['id']} {line['title']}")
@@ -119,9 +134,20 @@ some_hours = st.fixed_dictionaries(
         "id": st.just("some"),
         "windows": st.lists(windows, min_size=1, max_size=2, unique_by=partial(json.dumps, sort_keys=True)),
         "banned_weekdays": st.lists(st.sampled_from(EVERY_DAY), max_size=2, unique=True),
-        "banned_dates": st.lists(st.sampled_from(["2026-03-08", "2026-03-29", "2026-10-04", "2026-11-01"]), unique=True),
+        "banned_dates": st.lists(st.sampled_from(HOLIDAYS), unique=True),
     }
 ).map(dict[str, Any])
+days = st.sampled_from(["2026-03-07", "2026-03-30", "2026-04-24", "2026-10-05", "2026-10-31", "2026-11-02"])
+# Of a country, and in force between two dates only; its holidays are a list that the document names.
+dated_hours = st.builds(
+    lambda hours, first, last, with_holidays: (
+        hours | {"effective_from": first, "effective_until": last} | {"banned_dates": HOLIDAYS if with_holidays else []}
+    ),
+    some_hours,
+    days,
+    st.none() | st.just("2026-11-03"),
+    st.booleans(),
+)
 nows = st.builds(
     lambda day, minutes, seconds: day + timedelta(minutes=minutes, seconds=seconds),
     st.sampled_from(CHANGES),
@@ -130,7 +156,7 @@ nows = st.builds(
 )
 cases = st.builds(
     Case,
-    hours=st.lists(some_hours, min_size=1, max_size=2).map(
+    hours=st.lists(some_hours | dated_hours, min_size=1, max_size=2).map(
         lambda hours: [rule | {"id": f"hours-{n}"} for n, rule in enumerate(hours)]
     ),
     zones=st.lists(st.sampled_from(ZONES), min_size=1, max_size=3, unique=True),
@@ -154,15 +180,16 @@ def open_minutes(hours: dict[str, Any]) -> set[tuple[str, int]]:
 
 def opening(case: Case) -> Callable[[datetime], bool]:
     """Read the pointwise definition off the hours, with nothing of the code under test but the zone data."""
-    weeks = [(open_minutes(hours), set(hours["banned_dates"])) for hours in case.hours]
+    weeks = [(hours, open_minutes(hours), set(hours["banned_dates"])) for hours in case.hours]
     zones = [find_zone(zone) for zone in case.zones]
 
     def is_open(at: datetime) -> bool:
         locals_ = [at.astimezone(zone) for zone in zones]
         return all(
-            (EVERY_DAY[local.weekday()], local.hour * 60 + local.minute) in week and local.date().isoformat() not in banned
+            not (hours.get("effective_from") or "") <= local.date().isoformat() < (hours.get("effective_until") or "9999")
+            or ((EVERY_DAY[local.weekday()], local.hour * 60 + local.minute) in week and local.date().isoformat() not in banned)
             for local in locals_
-            for week, banned in weeks
+            for hours, week, banned in weeks
         )
 
     return is_open
@@ -176,6 +203,13 @@ def first_minute(case: Case, *, wanted: bool) -> datetime | None:
     return next((at for n in range(minutes) if is_open(at := start + n * MINUTE) is wanted), None)
 
 
+def turns_of_rules(case: Case) -> list[datetime]:
+    """Find when a dated rule begins or ends somewhere: an allowance is asked for again then."""
+    dates = {date.fromisoformat(hours[key]) for hours in case.hours for key in DATES if hours.get(key)}
+    midnights = (datetime.combine(day, time(), tzinfo=find_zone(zone)).astimezone(UTC) for day in dates for zone in case.zones)
+    return [at for at in midnights if at > case.now]
+
+
 @settings(max_examples=60, deadline=None)
 @given(cases)
 def test_the_next_eligible_instant_is_the_first_open_minute(case: Case) -> None:
@@ -185,7 +219,10 @@ def test_the_next_eligible_instant_is_the_first_open_minute(case: Case) -> None:
     found = first_minute(case, wanted=decision.verdict is not Verdict.ALLOW)
 
     assert (decision.verdict is Verdict.ALLOW) is opening(case)(case.now)
-    assert (decision.not_before or decision.valid_until) == (found or (decision.valid_until and case.now + LONG_ENOUGH))
+    assert decision.not_before == (found if decision.verdict is Verdict.DEFER else None)
+    assert decision.valid_until == (
+        min([found or case.now + LONG_ENOUGH, *turns_of_rules(case)]) if decision.verdict is Verdict.ALLOW else None
+    )
     assert decision.verdict is not Verdict.SUPPRESS or decision.reason is Reason.NO_COMMON_WINDOW
 
 
