@@ -21,7 +21,7 @@ def matching(document: Document, facts: Facts) -> tuple[CountryRule, ...]:
     """Give the rules that speak of this person on any date, the whole country's first."""
     if not document.rules:
         return ()
-    key = ("matching", facts.country, facts.subdivisions, facts.channel, facts.category)
+    key = ("matching", *_place(facts))
     found: tuple[CountryRule, ...] | None = document.found.get(key)
     if found is None:
         found = document.found[key] = _match(document, facts)
@@ -44,16 +44,33 @@ def in_force(document: Document, facts: Facts, now: datetime) -> tuple[CountryRu
     rules = matching(document, facts)
     if not rules:
         return ()
+    today = now.astimezone(UTC).date()
+    key = ("in_force", *_place(facts))
+    kept: tuple[date, tuple[CountryRule, ...]] | None = document.found.get(key)
+    if kept is not None and kept[0] == today:
+        return kept[1]
     dates = _dates(rules, facts, now)
-    return tuple(rule for rule in rules if any(rule.holds_on(day) for day in dates))
+    found = tuple(rule for rule in rules if any(rule.holds_on(day) for day in dates))
+    if not _turns_near(rules, today):  # so it is the same for everybody in this place, all day long
+        document.found[key] = (today, found)
+    return found
 
 
 def next_change(document: Document, facts: Facts, now: datetime) -> datetime | None:
     """Find the first instant after now at which a rule, or an opt-out's scope, begins or ends somewhere."""
+    rules = matching(document, facts)
+    if not rules:
+        return None
+    key = ("next_change", *_place(facts), facts.zones)
+    kept: tuple[datetime, datetime | None] | None = document.found.get(key)
+    if kept is not None and kept[0] <= now and (kept[1] is None or now < kept[1]):
+        return kept[1]
     today = now.astimezone(UTC).date()
-    ahead = {edge for rule in matching(document, facts) for edge in rule.edges if edge >= today - _DAY}
+    ahead = {edge for rule in rules for edge in rule.edges if edge >= today - _DAY}
     starts = (start for edge in ahead for start in _starts(edge, facts))
-    return min((start for start in starts if start > now), default=None)
+    change = min((start for start in starts if start > now), default=None)
+    document.found[key] = (now, change)
+    return change
 
 
 def opt_out_scope(document: Document, facts: Facts, now: datetime) -> OptOutScope:
@@ -86,7 +103,7 @@ def hours_of(document: Document, facts: Facts) -> tuple[Hours, ...]:
 
 def almanac_of(document: Document, facts: Facts) -> tuple[tuple[Hours, ...], Almanac | None]:
     """Give the hours and their almanac; None where the clock of one of the person's zones is not known, or of all."""
-    key = ("almanac", facts.country, facts.subdivisions, facts.channel, facts.category, facts.zones)
+    key = ("almanac", *_place(facts), facts.zones)
     found: tuple[tuple[Hours, ...], Almanac | None] | None = document.found.get(key)
     if found is None:
         zones = [find_zone(name) for name in facts.zones]
@@ -99,10 +116,19 @@ def almanac_of(document: Document, facts: Facts) -> tuple[tuple[Hours, ...], Alm
 def _dates(rules: Iterable[CountryRule], facts: Facts, now: datetime) -> frozenset[date]:
     """Give the dates that it is now for this person; where no rule turns near them, that of UTC does as well."""
     today = now.astimezone(UTC).date()
-    if all(abs(edge - today) > _DAY for rule in rules for edge in rule.edges):
+    if not _turns_near(rules, today):
         return frozenset({today})
     zones = [zone for zone in map(find_zone, facts.zones) if zone is not None]
     return frozenset(now.astimezone(zone).date() for zone in zones) or frozenset({today})
+
+
+def _turns_near(rules: Iterable[CountryRule], today: date) -> bool:
+    """Say whether a rule begins or ends so near to a date in UTC that it may be another date where the person is."""
+    return any(abs(edge - today) <= _DAY for rule in rules for edge in rule.edges)
+
+
+def _place(facts: Facts) -> tuple[str | None, tuple[str, ...], str, str]:
+    return facts.country, facts.subdivisions, facts.channel, facts.category
 
 
 def _starts(day: date, facts: Facts) -> list[datetime]:

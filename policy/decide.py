@@ -152,21 +152,23 @@ def _conclude(asked: Sequence[_Asked], *, now: datetime, evidence: Mapping[str, 
 
 
 def _evidence(document: Document | None, facts: Facts, asked: Sequence[_Asked], now: datetime) -> dict[str, Json]:
-    """Write down the version, the facts, and each rule that was asked, in order.
+    """Write down the version, the facts, and each rule that was asked, in order; `policy.replay` reads it again.
 
-    A rule that had no objection, and saw nothing that is not among the facts, is its name alone. The
-    moment of a question is left out where it is the decision's own; so evidence does not move with `now`.
+    Nothing here moves with `now` alone: two decisions that tell the same have equal evidence.
     """
-    rules: list[Json] = [
-        each.rule
-        if isinstance(each.said, Allowed) and not each.said.saw and each.at == now
-        else {"rule": each.rule}
-        | ({} if each.at == now else {"asked_at": rfc3339(each.at)})
-        | ({"saw": each.said.saw} if each.said.saw else {})
-        | ({} if isinstance(each.said, Allowed) else {"said": words_of(each.said)})
-        for each in asked
-    ]
-    told: dict[str, Json] = {"facts": facts.as_evidence(), "rules": rules}
+    told: dict[str, Json] = {"facts": facts.as_evidence(), "rules": [_entry(each, now) for each in asked]}
     if document is not None:
         told["policy"] = {"name": document.name, "version": document.version, "sha256": document.sha256}
     return told
+
+
+def _entry(each: _Asked, now: datetime) -> Json:
+    """Write down one answer: the rule's name alone where it had no objection and saw nothing that is not among the facts."""
+    entry: dict[str, Json] = {"rule": each.rule}
+    if each.at != now:
+        entry["asked_at"] = rfc3339(each.at)
+    if each.said.saw:
+        entry["saw"] = each.said.saw
+    if not isinstance(each.said, Allowed):
+        entry["said"] = words_of(each.said)
+    return entry if len(entry) > 1 else each.rule

@@ -56,7 +56,7 @@ def words_of(finding: Finding) -> dict[str, Json]:
         case Allowed(until=until):
             return {"verdict": Verdict.ALLOW.value, "until": rfc3339_or_none(until)}
         case Waiting(reason=Reason.NO_POLICY):
-            # It only says when to look again, and that moves with `now`; see `decide.same`.
+            # It only says when to look again, and that moves with `now`; see `policy.replay.same`.
             return {"verdict": Verdict.DEFER.value, "reason": Reason.NO_POLICY.value}
         case Waiting(reason=reason, not_before=not_before):
             return {"verdict": Verdict.DEFER.value, "reason": reason.value, "not_before": rfc3339(not_before)}

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import insertion, pipelined
+from app.ground.db import insertion, run_together
 from app.ground.ids import new_id
 from models.desk import OperatorAction
 
@@ -28,5 +28,5 @@ def record_action(
         "reason": reason,
         "at": now,
     }
-    pipelined(session, [insertion(OperatorAction, [row])])
+    run_together(session, [insertion(OperatorAction, [row])])
     return action_id

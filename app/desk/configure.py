@@ -12,7 +12,7 @@ import orjson
 from sqlalchemy.orm import Session
 
 from app.desk.policy.publish import store
-from app.ground.db import insertion, pipelined, rows
+from app.ground.db import insertion, rows, run_together
 from app.ground.errors import DaybookError
 from app.ground.ids import new_id
 from app.ground.keys import keyed_hash, new_api_key
@@ -56,7 +56,7 @@ def get_tenant(session: Session, *, name: str) -> UUID:
 def add_tenant(session: Session, *, name: str, now: datetime) -> UUID:
     """Add a tenant."""
     tenant_id = new_id()
-    pipelined(session, [insertion(Tenant, [{"id": tenant_id, "name": name, "created_at": now}])])
+    run_together(session, [insertion(Tenant, [{"id": tenant_id, "name": name, "created_at": now}])])
     return tenant_id
 
 

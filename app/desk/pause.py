@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from app.desk.action import record_action
-from app.ground.db import insertion, pipelined, rows
+from app.ground.db import insertion, rows, run_together
 from app.ground.errors import DaybookError
 from app.ground.ids import new_id
 from models.rules import Pause
@@ -63,7 +63,7 @@ def pause(session: Session, *, tenant_id: UUID, scope: Scope, actor: str, reason
         "ended_by": None,
         "ended_at": None,
     }
-    pipelined(session, [insertion(Pause, [row])])
+    run_together(session, [insertion(Pause, [row])])
     record_action(session, tenant_id=tenant_id, actor=actor, verb="pause", subject=_subject(scope), reason=reason, now=now)
     return pause_id
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from app.flows.reconcile.receipts import MATCHED_WITHIN
-from app.ground.db import Tx, pipelined, transact
+from app.ground.db import Tx, run_together, transact
 
 # A mark stands at the oldest row that still waits, and behind the clock: a transaction that took its
 # `now` a while ago may commit a row that was due then. A receipt that nothing matches any more holds
@@ -45,8 +45,8 @@ def lower_floors() -> None:
 def _raise(tx: Tx) -> None:
     checks = {"behind": tx.now - LAG}
     receipts = checks | {"matched_since": tx.now - MATCHED_WITHIN}
-    pipelined(tx.session, [(RAISE_CHECKS, checks), (RAISE_RECEIPTS, receipts)])
+    run_together(tx.session, [(RAISE_CHECKS, checks), (RAISE_RECEIPTS, receipts)])
 
 
 def _lower(tx: Tx) -> None:
-    pipelined(tx.session, [(statement, {}) for statement in LOWER])
+    run_together(tx.session, [(statement, {}) for statement in LOWER])

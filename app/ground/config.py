@@ -55,7 +55,7 @@ class Settings:
             hash_ring=_ring(env, "DAYBOOK_HASH_RING", size=None),
             public_url=_url(env, "DAYBOOK_PUBLIC_URL").rstrip("/"),
             window_count=_number(env, "DAYBOOK_WINDOW", 64, low=1, high=1000),
-            lease_seconds=_seconds(env, "DAYBOOK_LEASE_SECONDS", 60.0, low=2.0, high=3600.0),
+            lease_seconds=_seconds(env, "DAYBOOK_LEASE_SECONDS", 60.0, low=2.0, high=60.0),
             handoff_seconds=_seconds(env, "DAYBOOK_HANDOFF_SECONDS", 15.0, low=1.0, high=60.0),
             visibility_seconds=_number(env, "DAYBOOK_VISIBILITY_SECONDS", 300, low=1, high=86_400),
             log_level=env.get("DAYBOOK_LOG_LEVEL", "INFO").upper(),

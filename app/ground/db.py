@@ -211,7 +211,7 @@ def rows(session: Session, statement: str, /, **params: object) -> Rows:
     return cursor.fetchall() if cursor.description else []
 
 
-def pipelined(session: Session, statements: Sequence[Statement]) -> list[Rows]:
+def run_together(session: Session, statements: Sequence[Statement]) -> list[Rows]:
     """Run several statements in one round trip; rows of each, empty for those that return none.
 
     They go as one query whose parameters psycopg has written in: a cursor and a protocol exchange for

@@ -1,4 +1,4 @@
-"""Accept events: one pipelined read of what the decisions need, one pipelined write of everything they cause."""
+"""Accept events: one query that reads what the decisions need, one that writes everything they cause."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import UUID
 from psycopg import errors
 from sqlalchemy.orm import Session
 
-from app.ground.db import Raced, pipelined, rows
+from app.ground.db import Raced, rows, run_together
 from app.ground.ids import new_id
 from app.ground.keys import KeyedHash, keyed_hash, same_bytes
 from app.ledger.decide import Wish
@@ -112,7 +112,7 @@ def accept(session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, s
             raise Raced("an intent closed while an event was joining it")
     if known.entries.by_table:
         try:
-            pipelined(session, known.entries.statements(WRITE_ORDER))
+            run_together(session, known.entries.statements(WRITE_ORDER))
         except errors.UniqueViolation as error:
             raise Raced("another acceptance wrote this key, person or contact first") from error
     return _with_duplicates(session, results, tenant_id=tenant_id)
@@ -122,7 +122,7 @@ def _read(session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, so
     hashes = [address_hash(Channel.SMS, r.number.e164).digest for r in requests]
     refs = sorted({r.recipient_ref for r in requests})
     params: dict[str, Any] = {"tenant": tenant_id}
-    found = pipelined(
+    found = run_together(
         session,
         [
             (KNOWN_EVENTS, params | {"givens": [r.given_key is not None for r in requests], "keys": [r.key for r in requests]}),

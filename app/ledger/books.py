@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import Rows, Statement, pipelined, rows
+from app.ground.db import Rows, Statement, rows, run_together
 
 # In READ COMMITTED a row that had to be waited for comes back as its last committed version, so
 # what is read here is what is locked. NO KEY UPDATE: an insert that refers to the intent may pass,
@@ -83,12 +83,12 @@ def intents_of(session: Session, attempt_ids: Iterable[UUID]) -> dict[UUID, UUID
 def lock_books(session: Session, intent_ids: Iterable[UUID]) -> Books:
     """Lock these intents and everything under them, waiting for whoever holds them."""
     ids = {"intents": sorted(set(intent_ids))}
-    return books_of(pipelined(session, [(statement, ids) for statement in BY_INTENT]))
+    return books_of(run_together(session, [(statement, ids) for statement in BY_INTENT]))
 
 
 def lock_books_of(session: Session, attempt_ids: Iterable[UUID]) -> Books:
     """Lock the intents of these attempts and everything under them, waiting for whoever holds them."""
-    return books_of(pipelined(session, locks_of(attempt_ids)))
+    return books_of(run_together(session, locks_of(attempt_ids)))
 
 
 def locks_of(attempt_ids: Iterable[UUID]) -> list[Statement]:
@@ -102,7 +102,7 @@ def claim_books(session: Session, intent_ids: Iterable[UUID]) -> Books:
     intents_, attempts_, outbox_ = (f"{statement} SKIP LOCKED" for statement in BY_INTENT)
     intents = rows(session, intents_, intents=sorted(set(intent_ids)))
     ours = {"intents": [i.id for i in intents]}
-    return books_of([intents, *pipelined(session, [(attempts_, ours), (outbox_, ours)])])
+    return books_of([intents, *run_together(session, [(attempts_, ours), (outbox_, ours)])])
 
 
 def books_of(results: Sequence[Rows]) -> Books:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import as_json, pipelined, rows
+from app.ground.db import as_json, rows, run_together
 from app.ground.ids import AttemptId
 from app.ledger import state
 from app.ledger.books import Books
@@ -93,7 +93,7 @@ def close_intents(session: Session, books: Books, closings: Sequence[Closing], *
     asked = {i: c for i, c in open_ones.items() if i not in ending}
     if asked:
         new = as_json([{"id": i, "reason": asked[i].reason} for i in sorted(asked)])
-        pipelined(session, [(REQUEST_CLOSE, {"new": new, "now": now}), (STOP_CHECKING, {"ids": sorted(asked)})])
+        run_together(session, [(REQUEST_CLOSE, {"new": new, "now": now}), (STOP_CHECKING, {"ids": sorted(asked)})])
         closed.requested = set(asked)
     return closed
 
@@ -103,7 +103,7 @@ def end_intents(session: Session, books: Books, reasons: Mapping[UUID, str], *, 
     ids = sorted(reasons)
     taken = {i: any(was_taken(a) for a in books.attempts_of(i)) for i in ids}
     new = as_json([{"id": i, "holds_key": taken[i], "reason": reasons[i]} for i in ids])
-    freed, _ = pipelined(session, [(CLOSE_INTENTS, {"new": new, "now": now}), (SETTLE_REVIEWS, {"ids": ids, "now": now})])
+    freed, _ = run_together(session, [(CLOSE_INTENTS, {"new": new, "now": now}), (SETTLE_REVIEWS, {"ids": ids, "now": now})])
     promote_joined(session, [row.id for row in freed if not row.holds_key], now=now)
 
 

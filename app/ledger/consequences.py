@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from app.carriers.base import Receipts
-from app.ground.db import as_json, insertion, pipelined, rows
+from app.ground.db import as_json, insertion, rows, run_together
 from app.ground.ids import AttemptId, new_id
 from app.ledger.books import Books, lock_gates
 from app.ledger.close import CLEAR_OUTBOX, SETTLE_REVIEWS, end_intents
@@ -158,7 +158,7 @@ class Desk:
                 }
                 for route_id in sorted(refused)
             ]
-            pipelined(self.session, [insertion(Pause, pauses, tail=STOP_ONCE)])
+            run_together(self.session, [insertion(Pause, pauses, tail=STOP_ONCE)])
 
     def suppress_opted_out(self) -> None:
         """Follow the evidence, not the verdict: a carrier's opt-out counts also in a stale or repeated report."""
@@ -385,7 +385,7 @@ class Desk:
                 insertion(Attempt, [a for a, _ in self.retries]),
                 insertion(Outbox, [o for _, o in self.retries]),
             ]
-            pipelined(self.session, statements)
+            run_together(self.session, statements)
             # What is tried again is due, and no question any more: never both.
             rows(self.session, SETTLE_REVIEWS, ids=sorted(a["intent_id"] for a, _ in self.retries), now=self.now)
         record(self.session, self.later, now=self.now)

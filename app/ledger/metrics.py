@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from app.ground.db import Rows, Tx, pipelined, transact
+from app.ground.db import Rows, Tx, run_together, transact
 from app.ledger.tally import BUCKETS
 from policy.words import Lane
 
@@ -87,7 +87,7 @@ def render_metrics() -> bytes:
 
 
 def _read(tx: Tx) -> _Read:
-    return _Read(*pipelined(tx.session, [(statement, {"now": tx.now}) for statement in STATEMENTS]))
+    return _Read(*run_together(tx.session, [(statement, {"now": tx.now}) for statement in STATEMENTS]))
 
 
 class _Books(Collector):

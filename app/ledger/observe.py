@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import Rows, Statement, insertion, pipelined
+from app.ground.db import Rows, Statement, insertion, run_together
 from app.ground.ids import AttemptId, new_id
 from app.ledger import state
 from app.ledger.books import Books, books_of, locks_of
@@ -84,7 +84,7 @@ def observe(session: Session, told: Sequence[Told], *, now: datetime) -> list[Ob
         # Two attempts of two intents may bring the same id in transactions that overlap: the second
         # waits here for the first and then keeps its report without the id; `audit` names the pair.
         statements.append(insertion(RemoteId, remote_ids, tail="ON CONFLICT DO NOTHING"))
-    results = pipelined(session, [*statements, *recording(desk.changes(), now=now)])
+    results = run_together(session, [*statements, *recording(desk.changes(), now=now)])
     if changed:
         state.confirm(results[1], changed)
     desk.draw_consequences()
@@ -98,7 +98,7 @@ def _lock_and_read(session: Session, told: Sequence[Told]) -> tuple[Books, set[U
         (KNOWN, {"ids": sorted(t.id for t in told)}),
         (HELD_IDS, {"attempts": [t.attempt_id for t in named], "remote_ids": [t.remote_id for t in named]}),
     ]
-    *locked, known, held = pipelined(session, [*locks_of(t.attempt_id for t in told), *reads])
+    *locked, known, held = run_together(session, [*locks_of(t.attempt_id for t in told), *reads])
     return books_of(locked), {row.id for row in known}, held
 
 

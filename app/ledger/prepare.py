@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from app.carriers.base import Submission
-from app.ground.db import Statement, as_json, pipelined, rows
+from app.ground.db import Statement, as_json, rows, run_together
 from app.ground.errors import DaybookError
 from app.ground.ids import AttemptId, IntentId, Lease
 from app.ground.keys import keyed_hash, lasting_hash, same_bytes
@@ -130,7 +130,7 @@ def _lock_and_read(
         (FACTS, asked),
         (PAUSES, asked),
     ]
-    *locked, _, gates, facts, pauses = pipelined(session, statements)
+    *locked, _, gates, facts, pauses = run_together(session, statements)
     books = books_of(locked)
     return _Page(
         asked=frozenset(attempt_ids),
@@ -267,7 +267,7 @@ class _Page:
         if self.beginnings:
             begun = state.beginning(self.beginnings, lease=self.lease, now=self.now)
             taken = TAKE_OUT, {"ids": sorted(b.id for b in self.beginnings)}
-            state.confirm(pipelined(session, [begun, self._taken_slots(), taken])[0], self.beginnings)
+            state.confirm(run_together(session, [begun, self._taken_slots(), taken])[0], self.beginnings)
         if self.result.put_back:
             rows(session, PUT_BACK, ids=sorted(self.result.put_back), lease=self.lease, now=self.now)
         if self.broken:

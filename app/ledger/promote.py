@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import pipelined, rows
+from app.ground.db import rows, run_together
 from app.ledger.decide import Wish
 from app.ledger.open import ORDER, Entries, Opening, open_intent
 from app.ledger.surroundings import statements, surroundings_of
@@ -47,10 +47,10 @@ def promote_joined(session: Session, freed: Iterable[UUID], *, now: datetime) ->
         if not joined:
             return
         gates = [(j.tenant_id, bytes(j.address_hash)) for j in joined]
-        around = surroundings_of(session, pipelined(session, statements({j.tenant_id for j in joined}, gates, now=now)))
+        around = surroundings_of(session, run_together(session, statements({j.tenant_id for j in joined}, gates, now=now)))
         entries = Entries()
         opened = [open_intent(entries, _opening(j), around, now=now) for j in joined]
-        pipelined(session, entries.statements(ORDER))
+        run_together(session, entries.statements(ORDER))
         # Each turn gives an intent to one more event of the key, so this ends.
         ids = sorted(view.intent_id for view in opened if view.state not in {PublicState.QUEUED, PublicState.DEFERRED})
 

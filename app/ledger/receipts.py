@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy.orm import Session
 
 from app.carriers.base import Call, ReadReceipt, Report
-from app.ground.db import insertion, pipelined, rows
+from app.ground.db import insertion, rows, run_together
 from app.ground.ids import AttemptId, ReceiptId, new_id
 from app.ground.keys import same_bytes
 from app.ledger.observe import Told
@@ -111,7 +111,7 @@ def keep_refused(session: Session, route: Route, call: Call, *, cause: str, now:
         "sealed_call": key.seal(_plain(call)),
         "received_at": now,
     }
-    pipelined(session, [insertion(RefusedReceipt, [row]), (PRUNE_REFUSED, {"route": route.id, "kept": REFUSED_KEPT})])
+    run_together(session, [insertion(RefusedReceipt, [row]), (PRUNE_REFUSED, {"route": route.id, "kept": REFUSED_KEPT})])
 
 
 def keep_unreadable(session: Session, route: Route, call: Call, *, dedupe_key: str, now: datetime) -> Kept:
@@ -181,7 +181,7 @@ def _keep(
             "sealed_call": key.seal(_plain(call)),
             "received_at": now,
         }
-        pipelined(session, [insertion(ReceiptRaw, [raw])])
+        run_together(session, [insertion(ReceiptRaw, [raw])])
     # Of what is kept, so that a repetition observes under the same ids what nobody has observed yet.
     told = told_of(kept.id, kept.attempt_id, kept.reports) if kept.status == "waiting" else ()
     return Kept(ReceiptId(kept.id), kept.status, duplicate, told)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import as_json, insertion, pipelined, rows
+from app.ground.db import as_json, insertion, rows, run_together
 from app.ground.ids import new_id
 from app.ledger.books import Books
 from app.ledger.close import Closing, close_intents
@@ -66,7 +66,7 @@ def redecide(session: Session, books: Books, attempt_ids: Sequence[UUID], *, now
     intents = [books.intents[books.attempts[i].intent_id] for i in attempt_ids]
     gates = [(i.tenant_id, bytes(i.gate_hash)) for i in intents]
     reads = [(FACTS, {"ids": sorted(attempt_ids)}), *statements({i.tenant_id for i in intents}, gates, now=now)]
-    found, *results = pipelined(session, reads)
+    found, *results = run_together(session, reads)
     facts = {row.attempt_id: row for row in found}
     around = surroundings_of(session, results)
     accepted = _accepted(session, around, intents)
@@ -133,7 +133,7 @@ def _keep(
         common = {"tenant_id": attempt.tenant_id, "event_id": attempt.event_id, "intent_id": attempt.intent_id}
         new.append(decision_row(common, attempt_id, held[attempt_id].decision_id, d, moment="dispatch", now=now))
     if new:
-        pipelined(session, [insertion(DecisionRow, new)])
+        run_together(session, [insertion(DecisionRow, new)])
     return held
 
 
@@ -161,7 +161,7 @@ def _defer(session: Session, books: Books, deferred: dict[UUID, Decided], held: 
                 next_at=due,
             )
         )
-    pipelined(session, [(DEFER, {"new": as_json(moved), "now": now}), *recording(changes, now=now)])
+    run_together(session, [(DEFER, {"new": as_json(moved), "now": now}), *recording(changes, now=now)])
 
 
 def _close(session: Session, books: Books, refused: dict[UUID, Decided], held: dict[UUID, Held], *, now: datetime) -> None:

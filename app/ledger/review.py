@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import as_json, insertion, pipelined, rows
+from app.ground.db import as_json, insertion, rows, run_together
 from app.ground.ids import new_id
 from app.ledger.books import Books
 from app.ledger.transition import Change, change_of, record, waiting_state
@@ -46,7 +46,7 @@ def open_reviews(session: Session, books: Books, causes: Mapping[UUID, str], *, 
             }
         )
     if new:
-        pipelined(session, [insertion(Review, new, tail=ONCE)])
+        run_together(session, [insertion(Review, new, tail=ONCE)])
 
 
 def park(session: Session, books: Books, causes: Mapping[UUID, Reason], *, now: datetime) -> None:

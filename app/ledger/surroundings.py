@@ -138,7 +138,7 @@ class Surroundings:
 
 
 def statements(tenants: Iterable[UUID], gates: Iterable[GateKey], *, now: datetime) -> list[Statement]:
-    """Give the reads that `surroundings_of` takes the rows of, for one pipelined round trip."""
+    """Give the reads that `surroundings_of` takes the rows of, for one round trip."""
     keys = sorted(set(gates))
     tenant = {"tenants": sorted(set(tenants)), "now": now}
     gate = {"gate_tenants": [k[0] for k in keys], "hashes": [k[1] for k in keys]}

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import insertion, pipelined, rows
+from app.ground.db import insertion, rows, run_together
 from models.work import Tally
 from policy.words import NOT_TAKEN
 
@@ -56,7 +56,7 @@ def add_up(session: Session, transition_ids: Sequence[UUID]) -> None:
         counts["transitions", row.state] += 1
     values = {**{k: float(v) for k, v in counts.items()}, **sums}
     new = [{"name": name, "label": label, "value": value} for (name, label), value in sorted(values.items())]
-    pipelined(session, [insertion(Tally, new, tail=ADD)])
+    run_together(session, [insertion(Tally, new, tail=ADD)])
 
 
 def _observe(counts: Counter[tuple[str, str]], sums: dict[tuple[str, str], float], name: str, label: str, seconds: float) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import pipelined, rows
+from app.ground.db import rows, run_together
 
 EVENT_OF = """
 SELECT id FROM event WHERE id = %(id)s
@@ -103,7 +103,7 @@ def find_trace(session: Session, *, wanted: UUID) -> Trace | None:
     if not found:
         return None
     of_event = {"event": found[0].id}
-    event, intents = pipelined(session, [(EVENT, of_event), (INTENTS, of_event)])
+    event, intents = run_together(session, [(EVENT, of_event), (INTENTS, of_event)])
     of_intents = {"intents": [intent.id for intent in intents]}
     parts = (DECISIONS, ATTEMPTS, REMOTE_IDS, OBSERVATIONS, RECEIPTS, TRANSITIONS, REVIEWS)
-    return Trace(event[0], intents, *pipelined(session, [(part, of_intents) for part in parts]))
+    return Trace(event[0], intents, *run_together(session, [(part, of_intents) for part in parts]))

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import Statement, as_json, insertion, pipelined
+from app.ground.db import Statement, as_json, insertion, run_together
 from app.ground.ids import new_id
 from app.ledger.books import Books
 from models.ledger import Transition
@@ -100,7 +100,7 @@ def change_of(
 
 def record(session: Session, changes: Sequence[Change], *, now: datetime) -> None:
     """Write transitions in one round trip; the caller holds the intents' locks and counted `n` under them."""
-    pipelined(session, recording(changes, now=now))
+    run_together(session, recording(changes, now=now))
 
 
 def recording(changes: Sequence[Change], *, now: datetime) -> list[Statement]:

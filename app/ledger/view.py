@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import pipelined
+from app.ground.db import run_together
 from policy.states import IntentState, PublicState
 
 EVENTS = """
@@ -74,7 +74,7 @@ def public_state(state: str) -> PublicState:
 def read_events(session: Session, *, tenant_id: UUID, event_ids: Sequence[UUID]) -> dict[UUID, EventView]:
     """Read how these events of a tenant stand; those of another are not there."""
     params = {"tenant": tenant_id, "ids": sorted(event_ids)}
-    events, intents = pipelined(session, [(EVENTS, params), (INTENTS, params)])
+    events, intents = run_together(session, [(EVENTS, params), (INTENTS, params)])
     return {e.id: _view(e, [i for i in intents if i.event_id == e.id]) for e in events}
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import insertion, pipelined, rows
+from app.ground.db import insertion, rows, run_together
 from app.ground.ids import new_id
 from app.people.vault import VaultKey, new_vault_key, open_vault_key
 from models.people import PersonKey
@@ -30,6 +30,6 @@ def holding_key(session: Session, *, tenant_id: UUID, now: datetime) -> VaultKey
             "created_at": now,
             "destroyed_at": None,
         }
-        pipelined(session, [insertion(PersonKey, [row], tail="ON CONFLICT DO NOTHING")])
+        run_together(session, [insertion(PersonKey, [row], tail="ON CONFLICT DO NOTHING")])
         found = rows(session, FIND, tenant=tenant_id, month=month)  # ours, or that of whoever was first
     return open_vault_key(found[0].id, found[0].wrapped_key)

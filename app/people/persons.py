@@ -12,7 +12,7 @@ from uuid import UUID
 from psycopg import errors
 from sqlalchemy.orm import Session
 
-from app.ground.db import Raced, Statement, insertion, pipelined
+from app.ground.db import Raced, Statement, insertion, run_together
 from app.ground.ids import new_id
 from app.people.contacts import Number, address_hash
 from app.people.vault import VaultKey, new_vault_key, open_vault_key
@@ -144,7 +144,7 @@ def find_persons(session: Session, addressees: Iterable[Addressee], *, tenant_id
     refs = {"tenant": tenant_id, "refs": sorted({a.ref for a in all_of_them})}
     named = [(a.ref, a.channel, address_hash(a.channel, a.number.e164).digest) for a in all_of_them if a.number is not None]
     wanted = {"contact_refs": [n[0] for n in named], "channels": [n[1] for n in named], "hashes": [n[2] for n in named]}
-    keys, contacts, stored = pipelined(session, [(PERSON_KEYS, refs), (CONTACTS, wanted | refs), (STORED, refs)])
+    keys, contacts, stored = run_together(session, [(PERSON_KEYS, refs), (CONTACTS, wanted | refs), (STORED, refs)])
     return Persons(
         tenant_id=tenant_id,
         now=now,
@@ -165,6 +165,6 @@ def write_down(session: Session, statements: Sequence[Statement]) -> list[list[A
     Whoever loses the race for a person's key has sealed under a key that nobody keeps, and starts again.
     """
     try:
-        return pipelined(session, statements)
+        return run_together(session, statements)
     except errors.UniqueViolation as error:
         raise Raced("another transaction wrote this person, contact or version first") from error

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import insertion, pipelined
+from app.ground.db import insertion, run_together
 from app.ground.ids import new_id
 from app.ground.keys import lasting_hash
 from models.people import Suppression
@@ -52,5 +52,5 @@ def suppress(
         "cause_id": cause_id,
         "at": now,
     }
-    pipelined(session, [insertion(Gate, [gate], tail=MARK), insertion(Suppression, [row])])
+    run_together(session, [insertion(Gate, [gate], tail=MARK), insertion(Suppression, [row])])
     return UUID(str(row["id"]))

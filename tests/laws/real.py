@@ -20,7 +20,7 @@ from app.flows.poll import _claim as _claim_polls
 from app.flows.reconcile.deadlines import _doubt
 from app.flows.reconcile.expiry import _expire
 from app.flows.reconcile.horizons import REACHED, _stop_asking
-from app.ground.db import Tx, pipelined, rows
+from app.ground.db import Tx, rows, run_together
 from app.ground.ids import AttemptId, Lease, new_id
 from app.ledger.audit import Breach, audit
 from app.ledger.notfound import count_not_found
@@ -238,7 +238,7 @@ class Real:
 
     def _learn(self) -> list[Any]:
         tenant = {"tenant": self.house.tenant_id}
-        found = pipelined(self.session, [(statement, tenant) for statement in BOOKS[:5]])
+        found = run_together(self.session, [(statement, tenant) for statement in BOOKS[:5]])
         numbers = {event_id: n for n, event_id in enumerate(self.events)}
         owners = {i.id: numbers[i.event_id] for i in found[0]}
         for a in found[1]:

@@ -40,6 +40,7 @@ from tests.making import (
     slots_of,
 )
 
+SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 PRICES = {"currency": "USD", "sms": {"US": "0.0083"}}
@@ -176,7 +177,7 @@ def test_a_handoff_that_a_decision_did_not_count_sends_it_back_to_be_taken_again
     first, second = (make_queued(session, house, subject=subject) for subject in ("c-1", "c-2"))
     leased = lease(session, first, now=NOON)  # and the other with it
 
-    prepared = [prepare_all(session, each, now=NOON + MINUTE) for each in (leased, replace(second, lease=leased.lease))]
+    prepared = [prepare_all(session, each, now=NOON + SECOND) for each in (leased, replace(second, lease=leased.lease))]
 
     assert [len(each.handoffs) for each in prepared] == [1, 0]
     assert prepared[1].put_back == {second.attempt_id: Reason.FREQUENCY_CAP}

@@ -9,7 +9,7 @@ from psycopg import errors
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from app.ground.db import pipelined, rows, transact
+from app.ground.db import rows, run_together, transact
 from app.ground.ids import new_id
 from app.ledger.surroundings import statements, surroundings_of
 from app.people.contacts import InvalidNumber, address_hash, read_number
@@ -94,7 +94,7 @@ def test_racing_calls_share_one_holding_key(fresh_database: Engine) -> None:
 
 
 def standing_of(session: Session, tenant_id: object, digest: bytes) -> list[str | None]:
-    around = surroundings_of(session, pipelined(session, statements([tenant_id], [(tenant_id, digest)], now=NOON)))  # type: ignore[list-item]
+    around = surroundings_of(session, run_together(session, statements([tenant_id], [(tenant_id, digest)], now=NOON)))  # type: ignore[list-item]
     return [each.category for each in around.suppressions_of((tenant_id, digest), channel="sms")]  # type: ignore[arg-type]
 
 

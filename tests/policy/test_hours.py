@@ -276,3 +276,15 @@ def test_zones_come_from_the_pinned_data_and_not_from_the_machine() -> None:
     noon = datetime.combine(date(2026, 12, 1), time(12), tzinfo=vancouver)
 
     assert noon.utcoffset() == timedelta(hours=-7)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases, st.lists(st.integers(0, 6 * 24 * 60), min_size=1, max_size=12))
+def test_what_was_asked_before_does_not_change_the_answer(case: Case, later: list[int]) -> None:
+    """A document remembers the stretch that it looked at last, for the next person with the same clock."""
+    document = make_hours(case.hours)
+    instants = [case.now, *(case.now + minutes * MINUTE for minutes in later)]
+
+    told = [decide_for(document, case.zones, at) for at in instants]
+
+    assert told == [decide_for(make_hours(case.hours), case.zones, at) for at in instants]

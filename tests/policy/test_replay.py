@@ -72,22 +72,28 @@ OLD: dict[str, Any] = {
     ],
 }
 
-DOCUMENT = make_document(
-    number_types=["mobile"],
-    categories={
-        "transactional": make_category(opt_out="named"),
-        "marketing": make_category(
-            hours=[DAYTIME],
-            consent=["express"],
-            caps=[{"limit": 1, "window": "6h", "per": "person"}],
-            message_cap={"max_segments": 2},
-        ),
-    },
-    rules=[
-        make_rule(id="us-fl", subdivision="FL", senders=["short_code"], effective_from="2026-12-01"),
-        make_rule(id="us-other", subdivision="*unknown", consent=["night"], effective_until="2026-12-02"),
-    ],
-)
+
+def make_ruled() -> Document:
+    """Make a document with something for every rule to look at, two of them dated."""
+    return make_document(
+        number_types=["mobile"],
+        categories={
+            "transactional": make_category(opt_out="named"),
+            "marketing": make_category(
+                hours=[DAYTIME],
+                consent=["express"],
+                caps=[{"limit": 1, "window": "6h", "per": "person"}],
+                message_cap={"max_segments": 2},
+            ),
+        },
+        rules=[
+            make_rule(id="us-fl", subdivision="FL", senders=["short_code"], effective_from="2026-12-01"),
+            make_rule(id="us-other", subdivision="*unknown", consent=["night"], effective_until="2026-12-02"),
+        ],
+    )
+
+
+DOCUMENT = make_ruled()
 
 hours = st.integers(-72, 72).map(lambda n: NOON + n * HOUR)
 maybe = st.none() | hours
@@ -134,6 +140,16 @@ def test_stored_evidence_gives_the_facts_and_the_decision_again(document: Docume
     assert facts_of(evidence) == facts
     assert replay(document, evidence, now=now) == decision
     assert same(replace(decision, evidence=evidence), decision)
+
+
+@given(st.lists(st.tuples(facts_in_general, hours), min_size=1, max_size=5))
+def test_what_was_asked_before_does_not_change_the_answer(asked: list[tuple[Facts, datetime]]) -> None:
+    """A document remembers which rules hold, for the next person of the same place."""
+    document = make_ruled()
+
+    told = [decide(document, facts, now=now) for facts, now in asked]
+
+    assert told == [decide(make_ruled(), facts, now=now) for facts, now in asked]
 
 
 @given(documents, facts_in_general, hours)

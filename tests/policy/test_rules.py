@@ -248,6 +248,24 @@ def test_an_allowance_ends_when_an_opt_out_reaches_further() -> None:
     assert decide(document, elsewhere, now=midnight).reason is Reason.OPTED_OUT
 
 
+def test_who_was_asked_about_before_does_not_change_the_answer() -> None:
+    """A document remembers which rules hold for the next person of the same place; here they change around the globe."""
+
+    def make() -> Document:
+        return make_ruled(make_rule(consent=["express"], effective_from="2026-12-02", effective_until="2026-12-03"))
+
+    zones = ["Pacific/Kiritimati", "America/New_York", "Pacific/Pago_Pago"]
+    asked = [(zone, NOON + n * HOUR) for zone in zones for n in range(-60, 84)]
+    asked += [asked[n * 85 % len(asked)] for n in range(len(asked))]  # and once more, criss-cross
+    document = make()
+
+    told = [decide(document, make_facts(zones=(zone,), accepted_at=at, expires_at=None), now=at) for zone, at in asked]
+
+    fresh = [decide(make(), make_facts(zones=(zone,), accepted_at=at, expires_at=None), now=at) for zone, at in asked]
+    assert told == fresh
+    assert {decision.reason for decision in told} >= {None, Reason.NO_CONSENT}
+
+
 @pytest.mark.parametrize(
     "other", [{"country": "FR"}, {"category": "operational"}, {"subdivision": "FL"}, {"effective_until": "2026-12-01"}]
 )

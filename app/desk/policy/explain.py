@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from app.desk.policy.sentences import LOOKS_AT, question_of, sentence_of
-from app.ground.db import pipelined, rows
+from app.ground.db import rows, run_together
 from policy.findings import rfc3339
 from policy.replay import answers_of
 from policy.words import Verdict
@@ -119,7 +119,7 @@ def explain(session: Session, *, wanted: UUID) -> Explanation | None:
     if not found:
         return None
     of_intent = {"intent": found[0].intent_id}
-    intent, decisions, attempts = pipelined(session, [(INTENT, of_intent), (DECISIONS, of_intent), (ATTEMPTS, of_intent)])
+    intent, decisions, attempts = run_together(session, [(INTENT, of_intent), (DECISIONS, of_intent), (ATTEMPTS, of_intent)])
     return Explanation(intent[0], found[0].attempt_id, attempts, [_explained(row, attempts) for row in decisions])
 
 
