@@ -13,8 +13,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from models.base import Base, Id, one_of
 from policy.words import Category, Channel
 
-CONSENT_KINDS = ("express", "express_written", "implied_ebr", "soft_opt_in", "night", "dnc_checked")
-"""What the laws tell apart: said, signed, of a customer, of a customer for the like, also by night, looked up in a register."""
+CONSENT_KIND = "^[a-z][a-z0-9_]{0,49}$"
+"""What laws and policy documents tell apart: express, express_written, implied_ebr, soft_opt_in, night, dnc_checked and more."""
 
 
 class PersonKey(Base):
@@ -118,7 +118,7 @@ class Consent(Base):
         one_of("channel", Channel),
         one_of("category", Category),
         CheckConstraint("act IN ('grant', 'withdraw')", name="act"),
-        CheckConstraint(f"kind IN {CONSENT_KINDS}", name="kind"),
+        CheckConstraint(f"kind ~ '{CONSENT_KIND}'", name="kind"),
         CheckConstraint("act = 'withdraw' OR kind IS NOT NULL", name="granted_kind"),
         CheckConstraint("act = 'grant' OR expires_at IS NULL", name="withdrawn_for_good"),
         CheckConstraint("expires_at > captured_at", name="expiry"),

@@ -14,7 +14,7 @@ from app.people.contacts import InvalidNumber, Number, read_number
 from app.people.persons import Addressee, NotKept
 from app.people.preferences import NewPreference
 from app.people.recipients import NewRecipient
-from models.people import CONSENT_KINDS
+from models.people import CONSENT_KIND
 from policy.words import Category, Channel
 from policy.zones import find_zone
 
@@ -79,6 +79,15 @@ class _Reader:
             return None
         if not isinstance(value, str) or value not in words:
             self.wrong(name, "must be one of " + ", ".join(words))
+            return None
+        return value
+
+    def kind(self, *, required: bool) -> str | None:
+        value = self.raw.get("kind")
+        if value is None and not required:
+            return None
+        if not isinstance(value, str) or re.fullmatch(CONSENT_KIND, value) is None:
+            self.wrong("kind", "must be a word of small letters, digits and _, as policy documents name it, like express_written")
             return None
         return value
 
@@ -157,7 +166,7 @@ def read_consent_of(
     about = Addressee(ref, _channel(reader), reader.number("sms"))
     category = reader.word("category", tuple(Category))
     act = reader.word("act", ACTS, required=True)
-    kind = reader.word("kind", CONSENT_KINDS, required=act == "grant")
+    kind = reader.kind(required=act == "grant")
     captured_at = reader.instant("captured_at", required=dated)
     expires_at, wording = reader.instant("expires_at"), reader.text("wording")
     source = reader.text("source", required=True)

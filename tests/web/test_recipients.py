@@ -126,7 +126,7 @@ def test_a_bad_description_is_refused_with_its_place(api: Api, changes: dict[str
     [
         ({"act": "give"}, "invalid_field", "/act"),
         ({"kind": None}, "invalid_field", "/kind"),
-        ({"kind": "verbal"}, "invalid_field", "/kind"),
+        ({"kind": "By word of mouth"}, "invalid_field", "/kind"),
         ({"kind": "implied_ebr"}, "invalid_field", "/expires_at"),
         ({"category": "party"}, "invalid_field", "/category"),
         ({"channel": "fax"}, "invalid_field", "/channel"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from marshmallow import RAISE, Schema, fields, validate
 
 from app.desk.asked import ACTS, LOCALE
-from models.people import CONSENT_KINDS
+from models.people import CONSENT_KIND
 from policy.words import Category, Channel
 from web.schemas.fields import AnswerSchema, Instant, text
 
@@ -64,7 +64,11 @@ class ConsentRequestSchema(Schema):
     channel = _word(*Channel, description="absent: sms")
     category = _word(*Category, description="absent: every category")
     act = _word(*ACTS, required=True)
-    kind = _word(*CONSENT_KINDS, description="needed for a grant; of a withdrawal, absent: every kind")
+    kind = fields.String(
+        validate=validate.Regexp(CONSENT_KIND),
+        allow_none=True,
+        metadata={"description": "as policy documents name it, like express_written; of a withdrawal, absent: every kind"},
+    )
     captured_at = Instant(allow_none=True, metadata={"description": "when the person said so; absent: now"})
     expires_at = Instant(allow_none=True, metadata={"description": "of a grant; needed for implied_ebr"})
     wording = text(description="the version of the words that they agreed to", example="web-2026-03")

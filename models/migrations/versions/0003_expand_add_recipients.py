@@ -13,7 +13,7 @@ depends_on = None
 
 APPEND_ONLY = ("recipient", "consent", "preference")
 CATEGORIES = "category IN ('otp', 'transactional', 'operational', 'marketing')"
-KINDS = "kind IN ('express', 'express_written', 'implied_ebr', 'soft_opt_in', 'night', 'dnc_checked')"
+KINDS = "kind ~ '^[a-z][a-z0-9_]{0,49}$'"
 
 
 def upgrade() -> None:
