@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
-# Two processes with servers of their own; a file's tests stay together. ARGS="-n 0" runs them in one.
-SIDE_BY_SIDE := -n 2 --dist loadfile
+# Two processes with servers of their own; a file's tests stay together, the long ones first. ARGS="-n 0" runs them in one.
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 export UV_PYTHON_DOWNLOADS := never
 # As pip does: a company's own certificate authority is known to the machine, not to uv.
 export UV_SYSTEM_CERTS := 1

@@ -15,13 +15,15 @@ from tests.making import clock, committing
 from tests.web.calling import Api, body_of, code_of, problem_of
 from web.auth import OPEN_BLUEPRINTS
 
+REF = "m-1842"
+
 
 def operations_of(app: Flask) -> list[tuple[str, Rule]]:
     """List every method of every route."""
     return [(m, rule) for rule in app.url_map.iter_rules() for m in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"})]
 
 
-def path_of(rule: Rule, ids: dict[str, UUID]) -> str:
+def path_of(rule: Rule, ids: dict[str, UUID | str]) -> str:
     """Fill a route's parameters in with what belongs to somebody."""
     _, path = rule.build({name: ids[name] for name in rule.arguments}) or ("", "")
     return path
@@ -42,7 +44,7 @@ def test_no_operation_answers_without_a_key(web_app: Flask, api: Api) -> None:
     event_id = UUID(api.accepted()["event_id"])
 
     answers = [
-        api.client.open(path_of(rule, {"event_id": event_id}), method=method, json={"reason": "x"})
+        api.client.open(path_of(rule, {"event_id": event_id, "ref": REF}), method=method, json={"reason": "x"})
         for method, rule in keyed(web_app)
     ]
 
@@ -55,19 +57,20 @@ def test_no_operation_shows_anything_of_another_tenant(web_app: Flask, api: Api,
     """A foreign id answers exactly as one that nobody has."""
     ours = api.accepted()
     api.post("/v1/pauses", {"reason": "ours alone"})
+    api.put(f"/v1/recipients/{REF}", {"locale": "fr-CA", "time_zone": "America/Toronto"})
 
-    def ask_all(event_id: UUID) -> list[tuple[int, object]]:
+    def ask_all(event_id: UUID, ref: str) -> list[tuple[int, object]]:
         key = {"Authorization": f"Bearer {other.key}"}
         answers = [
-            other.client.open(path_of(rule, {"event_id": event_id}), method=method, json={"reason": "x"}, headers=key)
+            other.client.open(path_of(rule, {"event_id": event_id, "ref": ref}), method=method, json={"reason": "x"}, headers=key)
             for method, rule in keyed(web_app)
             if rule.rule != "/v1/pauses" or method == "GET"
         ]
         told = [a.get_data(as_text=True) for a in answers]
-        assert not [t for t in told if ours["intents"][0]["intent_id"] in t or "ours alone" in t or "c-1" in t]
+        assert not [t for t in told if ours["intents"][0]["intent_id"] in t or "ours alone" in t or "c-1" in t or "Toronto" in t]
         return [(a.status_code, a.is_json and body_of(a).get("code")) for a in answers]
 
-    assert ask_all(UUID(ours["event_id"])) == ask_all(new_id())
+    assert ask_all(UUID(ours["event_id"]), REF) == ask_all(new_id(), "nobody")
 
 
 @pytest.mark.parametrize(
