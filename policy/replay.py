@@ -79,10 +79,11 @@ def replay(document: Document | None, evidence: Mapping[str, Json], *, now: date
 def same(one: Decision, other: Decision) -> bool:
     """Say whether two decisions tell the same, so that the later need not be kept.
 
-    They do when verdict, reason and evidence are equal: what moves with `now` alone, such as when to
-    look again without a policy, is not part of the evidence.
+    They do when verdict, reason, evidence and the end of what is allowed are equal. That end can move while
+    all that was seen stays: a version that is published later ends the one before. What moves with `now`
+    alone, such as when to look again without a policy, is not part of the evidence.
     """
-    if (one.verdict, one.reason) != (other.verdict, other.reason):
+    if (one.verdict, one.reason, one.valid_until) != (other.verdict, other.reason, other.valid_until):
         return False
     return one.evidence == other.evidence or (_is_old(one.evidence) is not _is_old(other.evidence) and _told(one) == _told(other))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.flows.floors import raise_sweep_floors
 from app.flows.reconcile.deadlines import put_in_doubt
-from app.flows.reconcile.expiry import expire_page
+from app.flows.reconcile.expiry import expire_due
 from app.flows.reconcile.horizons import reach_horizons
 from app.flows.reconcile.receipts import observe_waiting
 from tasks.celery import celery
@@ -16,5 +16,5 @@ def reconcile(**_: object) -> None:
     put_in_doubt()
     observe_waiting()
     reach_horizons()
-    expire_page()
+    expire_due()
     raise_sweep_floors()

@@ -119,7 +119,7 @@ class Backlog:
             connection.execute(COPIES, [copies_of_each, list(originals)])
             for table, (join, changes) in COPIED.items():
                 names = [name for (name,) in connection.execute(COLUMNS, [table])]
-                connection.execute(_copying(table, names, join, changes))
+                connection.execute(copying(table, names, join, changes))
             connection.execute(PLACES)
         self.total = len(originals) * (copies_of_each + 1)
 
@@ -154,7 +154,7 @@ class Backlog:
         assert self.sql(LOST) == [(0, 0)], "leases ran out in the queue (leased again since, not yet)"
 
 
-def _copying(table: str, names: Sequence[str], join: str, changes: Mapping[str, str]) -> Composed:
+def copying(table: str, names: Sequence[str], join: str, changes: Mapping[str, str]) -> Composed:
     values = [SQL(changes[name]) if name in changes else SQL("t.{}").format(Identifier(name)) for name in names]
     return SQL("INSERT INTO {table} ({names}) SELECT {values} FROM {table} t JOIN copy c ON {join}").format(
         table=Identifier(table),
