@@ -207,11 +207,16 @@ class _Page:
                 AttemptId(attempt_id),
                 facts.decision_id,
                 self.now + self.handoff_for + ANSWER_WITHIN,
-                self.now + route.horizon_for,
+                self.now + self._horizon_for(intent, facts, route),
             )
         )
         deadline = self.boottime + (ends_at - self.now).total_seconds()
         self.result.handoffs.append(Handoff(AttemptId(attempt_id), IntentId(intent.id), route, submission, deadline))
+
+    def _horizon_for(self, intent: Any, facts: Any, route: Route) -> timedelta:  # noqa: ANN401 - rows
+        """Say for how long the carrier may be asked: no longer than the rules want to know, nor than it remembers."""
+        rules = self.policies[facts.policy_version_id].document.categories[Category(intent.category)]
+        return min(rules.horizon or route.horizon_for, route.horizon_for)
 
     def _held(self, attempt: Any, intent: Any, facts: Any) -> Reason | None:  # noqa: ANN401 - rows
         outbox = self.books.outbox[attempt.id]

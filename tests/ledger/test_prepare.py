@@ -89,6 +89,20 @@ def test_a_handoff_carries_the_rendered_text_the_address_and_the_time_left(sessi
     assert submission.attempt_key == attempt_of(session, standing).attempt_key
 
 
+@pytest.mark.parametrize(("rules", "route", "asked_for"), [("1h", "7200", 3600), ("3h", "7200", 7200), (None, "7200", 7200)])
+def test_a_carrier_is_asked_for_as_long_as_the_rules_want_to_know_and_it_remembers(
+    session: Session, rules: str | None, route: str, asked_for: int
+) -> None:
+    policy = sample(horizon=rules) if rules else sample()
+    house = make_house(session, policy=policy, settings={"horizon_seconds": route})
+    standing = make_leased(session, house)
+
+    prepare_all(session, standing)
+
+    attempt = attempt_of(session, standing)
+    assert (attempt.horizon_at - attempt.prepared_at).total_seconds() == asked_for
+
+
 def test_a_handoff_ends_with_the_event_when_that_is_sooner_than_h(session: Session) -> None:
     standing = make_prepared(session, make_house(session), expires_at="2026-12-01T17:00:04Z")
 
