@@ -168,6 +168,11 @@ class Crowd:
         holding = Path(self.house.environment["DAYBOOK_FAILPOINTS"]) / "holding"
         eventually(holding.exists, seconds=20)
 
+    def await_beats(self, seconds: int = 3) -> None:
+        """Wait until a beat's own task has run some seconds from now: beat ticks, and its sweeps have come round again."""
+        later = self.house.sql("SELECT clock_timestamp() + %s * interval '1 second'", seconds)[0][0]
+        eventually(lambda: self.house.sql("SELECT 1 FROM heartbeat WHERE name = 'beat' AND at > %s", later), seconds=20)
+
     def await_queued(self, count: int) -> None:
         """Wait until so many messages of the lane are in the broker and in nobody's hands."""
         eventually(lambda: int(self.valkey.llen("urgent")), until=lambda length: length >= count, seconds=20)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import pytest
 
@@ -17,7 +16,13 @@ pytestmark = [pytest.mark.processes, pytest.mark.chaos]
 def test_two_beats_double_nothing(house: Crowd) -> None:
     house.slow(low_ms=100, high_ms=500)
     with house.beside("celery", "-A", "tasks.celery", "beat", "-S", "celery.beat:Scheduler", "-l", "INFO"):
-        time.sleep(2)  # it starts, and both tick
+        beat = house.pid("beat")
+        assert beat is not None
+        os.kill(beat, signal.SIGSTOP)
+        try:
+            house.await_beats()  # so the other one ticks
+        finally:
+            os.kill(beat, signal.SIGCONT)
         events = house.post_together(20) + house.post(10)
 
         house.assert_one_text_each(events)

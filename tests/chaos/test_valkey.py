@@ -88,7 +88,7 @@ def test_a_cooldown_that_was_taken_is_kept_when_everything_in_valkey_is_gone(pat
     second = patient.house.post(patient.house.request() | {"recipient": member})["event_id"]
 
     waiting = eventually(partial(patient.house.history, second), until=lambda items: items[-1]["state"] == "deferred")
-    time.sleep(2)  # a few rounds of dispatch
+    patient.await_beats()
 
     assert patient.house.history(second) == waiting
     assert waiting[-1]["reason"] == "cooldown"
