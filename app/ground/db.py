@@ -219,8 +219,10 @@ def run_together(session: Session, statements: Sequence[Statement]) -> list[Rows
     """
     if not statements:
         return []
-    cursor = ClientCursor(_driver(session), row_factory=namedtuple_row)
-    cursor.execute(";".join([cursor.mogrify(statement, params) for statement, params in statements]).encode())
+    connection = _driver(session)
+    cursor = ClientCursor(connection, row_factory=namedtuple_row)
+    query = ";".join([cursor.mogrify(statement, params) for statement, params in statements])
+    cursor.execute(query.encode(connection.info.encoding))
     results = []
     while True:
         results.append(cursor.fetchall() if cursor.description else [])
