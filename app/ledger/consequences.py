@@ -14,23 +14,21 @@ from sqlalchemy.orm import Session
 from app.carriers.base import Receipts
 from app.ground.db import as_json, insertion, rows, run_together
 from app.ground.ids import AttemptId, new_id
+from app.ledger.again import Again, write_again
 from app.ledger.books import Books, lock_gates
-from app.ledger.close import CLEAR_OUTBOX, SETTLE_REVIEWS, end_intents
+from app.ledger.close import CLEAR_OUTBOX, end_intents
 from app.ledger.heard import Heard, Standing, as_heard, contacted_twice, may_arrive, public_before
-from app.ledger.open import attempt_row
 from app.ledger.policies import read_policies
 from app.ledger.review import open_reviews
 from app.ledger.routes import read_routes
 from app.ledger.state import close as close_attempts
 from app.ledger.transition import Change, change_of, record, waiting_state
 from app.people.suppress import suppress
-from models.ledger import Attempt
 from models.rules import Pause
-from models.work import Outbox
 from policy.document import AtHorizon, CategoryRules, NotFound
 from policy.retry import Ended, NoRetry, Retry, may_retry
 from policy.states import PUBLIC, AttemptState, PublicState
-from policy.words import LANES, Category, ErrorClass, Lane, Reason, Source
+from policy.words import LANES, Category, ErrorClass, Reason, Source
 
 PINNED = """
 SELECT a.id, d.policy_version_id FROM attempt a JOIN decision d ON d.id = a.decision_id
@@ -69,7 +67,7 @@ class Desk:
     endings: dict[UUID, str] = field(default_factory=dict)
     reviews: dict[UUID, str] = field(default_factory=dict)
     later: list[Change] = field(default_factory=list)
-    retries: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    retries: list[Again] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.rules = self._pinned_rules()
@@ -294,53 +292,17 @@ class Desk:
         )
         match answer:
             case Retry(not_before=not_before):
-                self._retry(intent, last.attempt, not_before)
+                self.retry(intent, last.attempt, not_before)
             case NoRetry():
                 self.endings[intent_id] = error_class
 
-    def _lane_of(self, intent: Any, attempt: Any) -> Lane:  # noqa: ANN401 - locked rows
-        rules = self.rules.get(attempt.id)
-        return (rules.lane if rules else None) or LANES[Category(intent.category)]
-
-    def _retry(self, intent: Any, before: Any, not_before: datetime) -> None:  # noqa: ANN401 - locked rows
-        attempt_id = new_id()
-        common = {"tenant_id": intent.tenant_id, "event_id": intent.event_id, "intent_id": intent.id}
-        attempt = attempt_row(common, attempt_id, ordinal=before.ordinal + 1, route_id=before.route_id, now=self.now)
-        attempt |= {
-            "body_hash": bytes(before.body_hash),
-            "hash_key_id": before.hash_key_id,
-            "encoding": before.encoding,
-            "segment_count": before.segment_count,
-            "price": None if before.price is None else str(before.price),
-            "currency": before.currency,
-        }
-        outbox = {
-            "attempt_id": attempt_id,
-            **common,
-            "lane": self._lane_of(intent, before),
-            "route_id": before.route_id,
-            "due_at": not_before,
-            "reason": Reason.RETRY,
-            "decision_id": before.decision_id,
-            "held_at": None,
-            "gate_seen_at": None,
-            "lease": None,
-            "leased_until": None,
-            "lost_lease_count": 0,
-        }
-        self.retries.append((attempt, outbox))
-        change = change_of(
-            self.books,
-            attempt_id,
-            intent,
-            PublicState.DEFERRED,
-            before=None,
-            reason=Reason.RETRY,
-            cause=Source.RECONCILE,
-            cause_id=None,
-            next_at=not_before,
-        )
-        self.later.append(change)
+    def retry(self, intent: Any, before: Any, not_before: datetime) -> None:  # noqa: ANN401 - locked rows
+        """Give a locked intent another attempt after `before`, due from `not_before` on."""
+        rules = self.rules.get(before.id)
+        lane = (rules.lane if rules else None) or LANES[Category(intent.category)]
+        again = Again.after(self.books, intent, before, lane=lane, not_before=not_before, now=self.now)
+        self.retries.append(again)
+        self.later.append(again.change)
 
     def _settle_unknown(self, intent_id: UUID, last: Heard) -> None:
         horizon_at = last.attempt.horizon_at
@@ -372,7 +334,7 @@ class Desk:
         rules = self._rules_of([attempt.id]).get(attempt.id)
         rule = rules.ambiguity.not_found if rules else NotFound.REVIEW
         if rule is NotFound.RESEND and intent.close_requested_at is None and intent.expires_at > self.now:
-            self._retry(intent, attempt, self.now)
+            self.retry(intent, attempt, self.now)
         elif rule is NotFound.REVIEW:
             self.reviews[attempt.id] = Reason.NOT_FOUND
         else:
@@ -381,13 +343,7 @@ class Desk:
     def write(self) -> None:
         """Write retries, then the transitions that follow, then endings and reviews."""
         if self.retries:
-            statements = [
-                insertion(Attempt, [a for a, _ in self.retries]),
-                insertion(Outbox, [o for _, o in self.retries]),
-            ]
-            run_together(self.session, statements)
-            # What is tried again is due, and no question any more: never both.
-            rows(self.session, SETTLE_REVIEWS, ids=sorted(a["intent_id"] for a, _ in self.retries), now=self.now)
+            write_again(self.session, self.retries, now=self.now)
         record(self.session, self.later, now=self.now)
         if self.endings:
             end_intents(self.session, as_heard(self.books, self.heard), self.endings, now=self.now)
