@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Boolean, CheckConstraint, Index, UniqueConstraint
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import Boolean, CheckConstraint, Index, UniqueConstraint, Uuid, false
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.base import Base, Id, one_of
-from policy.words import Category, Channel
+from policy.words import Category, Channel, SuppressedBy
 
 CONSENT_KIND = "^[a-z][a-z0-9_]{0,49}$"
 """What laws and policy documents tell apart: express, express_written, implied_ebr, soft_opt_in, night, dnc_checked and more."""
@@ -156,7 +156,7 @@ class Preference(Base):
 
 
 class Suppression(Base):
-    """Do not contact this address, or: contact it again. Append-only; the latest act of a scope stands."""
+    """Do not contact this address, or: contact it again. Append-only; what no lift names stands."""
 
     __tablename__ = "suppression"
 
@@ -166,10 +166,15 @@ class Suppression(Base):
     hash_key_id: Mapped[str]
     channel: Mapped[str]
     category: Mapped[str | None]
-    """None: every category."""
+    """None: every category that the policy lets an opt-out reach."""
+    everything: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    """Every category, whatever the policy says: STOPALL, a wrong number."""
     act: Mapped[str]
+    lifts: Mapped[list[UUID] | None] = mapped_column(ARRAY(Uuid))
+    """Of a lift: the rows that it lifts."""
     source: Mapped[str]
     cause_id: Mapped[UUID | None]
+    """What it came from: an inbound text, an observation, an operator's action."""
     at: Mapped[datetime]
 
     __table_args__ = (
@@ -177,5 +182,7 @@ class Suppression(Base):
         one_of("channel", Channel),
         one_of("category", Category),
         CheckConstraint("act IN ('suppress', 'lift')", name="act"),
-        CheckConstraint("source IN ('keyword', 'carrier', 'operator', 'api')", name="source"),
+        one_of("source", SuppressedBy),
+        CheckConstraint("(act = 'lift') = (lifts IS NOT NULL)", name="lifts"),
+        CheckConstraint("NOT everything OR (act = 'suppress' AND category IS NULL)", name="everything"),
     )

@@ -24,17 +24,21 @@ class ZoneSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """A row that says do not contact: in one category, or in all where `category` is None."""
+    """A row that says do not contact: in one category, in all where `category` is None, or in everything, whatever the policy."""
 
     id: str
     category: Category | None
     source: str
     at: datetime
+    everything: bool = False
 
     def as_evidence(self) -> dict[str, Json]:
         """Write it as plain JSON values."""
         category = None if self.category is None else self.category.value
-        return {"id": self.id, "category": category, "source": self.source, "at": rfc3339(self.at)}
+        told: dict[str, Json] = {"id": self.id, "category": category, "source": self.source, "at": rfc3339(self.at)}
+        if self.everything:
+            told["everything"] = True
+        return told
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,8 @@ def _category(told: Mapping[str, Any]) -> Category | None:
 
 
 def _suppression(told: Mapping[str, Any]) -> Suppression:
-    return Suppression(told["id"], _category(told), told["source"], datetime.fromisoformat(told["at"]))
+    at = datetime.fromisoformat(told["at"])
+    return Suppression(told["id"], _category(told), told["source"], at, everything=told.get("everything", False))
 
 
 def _consent(told: Mapping[str, Any]) -> Consent:

@@ -53,6 +53,20 @@ class NumberType(StrEnum):
     UNKNOWN = "unknown"
 
 
+class SuppressedBy(StrEnum):
+    """Where a suppression, or its lift, comes from."""
+
+    KEYWORD = "keyword"
+    CARRIER = "carrier"
+    OPERATOR = "operator"
+    API = "api"
+    BOUNCE = "bounce"
+    COMPLAINT = "complaint"
+    ONE_CLICK = "one_click"
+    WRONG_NUMBER = "wrong_number"
+    LEGAL = "legal"
+
+
 class Verdict(StrEnum):
     """What a pinned policy version said about an intent at a moment."""
 

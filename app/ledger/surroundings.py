@@ -15,6 +15,7 @@ from app.ground.errors import DaybookError
 from app.ledger.policies import InForce, read_policies
 from app.people import consents as people_consents
 from app.people import preferences as people_preferences
+from app.people import suppress as people_suppress
 from policy.facts import Consent, Contacted, Preference, Suppression
 from policy.words import Category
 
@@ -33,18 +34,6 @@ ORDER BY effective_from DESC
 ROUTES = """
 SELECT id, tenant_id, channel, countries, priority, settings ->> 'sender_type' AS sender_type FROM route
 WHERE tenant_id = ANY(%(tenants)s::uuid[]) ORDER BY priority, id
-"""
-
-# The latest act of a scope stands: a suppression that was lifted does not come back with it.
-SUPPRESSIONS = """
-SELECT * FROM (
-    SELECT DISTINCT ON (tenant_id, address_hash, channel, category)
-           id, tenant_id, address_hash, channel, category, act, source, at
-    FROM suppression
-    WHERE (tenant_id, address_hash) IN (SELECT * FROM unnest(%(gate_tenants)s::uuid[], %(hashes)s::bytea[]))
-    ORDER BY tenant_id, address_hash, channel, category, at DESC, id DESC
-) latest
-WHERE act = 'suppress'
 """
 
 GATES = """
@@ -89,7 +78,7 @@ class Surroundings:
     def suppressions_of(self, gate: GateKey, *, channel: str) -> tuple[Suppression, ...]:
         """Give the standing suppressions of an address on a channel."""
         return tuple(
-            Suppression(str(row.id), None if row.category is None else Category(row.category), row.source, row.at)
+            Suppression(str(row.id), _category(row), row.source, row.at, everything=row.everything)
             for row in self.suppressions.get(gate, ())
             if row.channel == channel
         )
@@ -145,7 +134,7 @@ def statements(tenants: Iterable[UUID], gates: Iterable[GateKey], *, now: dateti
     # Gates before suppressions: each statement has its own snapshot, and a suppression that commits
     # between them is then seen without its mark on the gate, never the mark without it.
     # So it is with consents that are withdrawn, and with preferences.
-    people = [(SUPPRESSIONS, gate), (people_consents.STANDING, gate), (people_preferences.STANDING, gate)]
+    people = [(people_suppress.STANDING, gate), (people_consents.STANDING, gate), (people_preferences.STANDING, gate)]
     return [(POLICIES, tenant), (ROUTES, tenant), (GATES, gate), *people, (PAUSES, tenant)]
 
 

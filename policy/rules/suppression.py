@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
 
 from policy.applicable import opt_out_scope
 from policy.document import Document, OptOutScope
 from policy.facts import Facts, Suppression
 from policy.findings import Allowed, Finding, Refused
-from policy.words import Category, Reason
-
-# What a person wrote to a number of ours. Anything else without a category (a carrier's block, an
-# operator's or an application's order) covers everything, whatever the policy says.
-BY_TEXT: Final = "keyword"
+from policy.words import Category, Reason, SuppressedBy
 
 
 def ask(document: Document, facts: Facts, now: datetime) -> Finding:
@@ -26,8 +21,10 @@ def ask(document: Document, facts: Facts, now: datetime) -> Finding:
 
 
 def _covers(row: Suppression, category: Category, scope: OptOutScope) -> bool:
-    if scope is OptOutScope.ALL:
+    if row.everything or scope is OptOutScope.ALL:
         return True
+    # The policy chooses how far reaches what a person wrote to a number of ours. Anything else without a category (a
+    # carrier's block, an operator's or an application's order) covers everything, whatever it says.
     if row.category is None:
-        return scope is OptOutScope.PROGRAM or row.source != BY_TEXT
+        return scope is OptOutScope.PROGRAM or row.source != SuppressedBy.KEYWORD
     return row.category == category

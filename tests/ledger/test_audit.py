@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from psycopg.types.json import Jsonb
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
@@ -419,6 +420,45 @@ def test_a_handoff_after_a_stop_is_named(lived: Lived, session: Session) -> None
     )
 
     assert [row["attempt_id"] for row in named(session, "after_stop")] == [str(attempt.id)]
+
+
+def test_a_stop_that_the_version_let_the_text_pass_is_no_breach(lived: Lived, session: Session) -> None:
+    """Whether the decision judged rightly what it saw is what `unfaithful` asks."""
+    attempt, intent = attempt_of(session, lived, "delivered"), intent_of(session, lived, "delivered")
+    stopped = new_id()
+    plant(
+        session,
+        """INSERT INTO suppression (id, tenant_id, address_hash, hash_key_id, channel, act, source, at)
+           VALUES (%(new)s, %(tenant)s, %(gate)s, 'k', 'sms', 'suppress', 'keyword', %(at)s)""",
+        new=stopped,
+        tenant=intent.tenant_id,
+        gate=intent.gate_hash,
+        at=attempt.prepared_at - HOUR,
+    )
+    seen = [{"id": str(stopped), "category": None, "source": "keyword", "at": "2026-12-01T16:00:00Z"}]
+    plant(
+        session,
+        "UPDATE decision SET evidence = jsonb_set(evidence, '{facts,suppressions}', %(seen)s) WHERE id = %(id)s",
+        seen=Jsonb(seen),
+        id=attempt.decision_id,
+    )
+
+    assert named(session, "after_stop") == []
+
+
+def test_a_lift_of_nothing_is_named(lived: Lived, session: Session) -> None:
+    intent, lifted, made_up = intent_of(session, lived, "delivered"), new_id(), new_id()
+    plant(
+        session,
+        """INSERT INTO suppression (id, tenant_id, address_hash, hash_key_id, channel, act, lifts, source, at)
+           VALUES (%(new)s, %(tenant)s, %(gate)s, 'k', 'sms', 'lift', %(lifts)s, 'keyword', now())""",
+        new=lifted,
+        tenant=intent.tenant_id,
+        gate=intent.gate_hash,
+        lifts=[made_up],
+    )
+
+    assert named(session, "lifts_nothing") == [{"suppression_id": str(lifted), "lifted_id": str(made_up)}]
 
 
 # 11. Personal values are in the vault and nowhere else.

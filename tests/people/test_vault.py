@@ -122,13 +122,3 @@ def test_a_suppression_is_kept_for_good(session: Session) -> None:
 
     with pytest.raises(errors.RestrictViolation):
         rows(session, "DELETE FROM suppression")
-
-
-def test_a_suppression_that_was_lifted_does_not_stand(session: Session) -> None:
-    house, digest = make_house(session), address_hash(Channel.SMS, ANNA).digest
-    suppress(session, tenant_id=house.tenant_id, channel="sms", address_hash=digest, source="api", cause_id=None, now=NOON)
-    lift = """INSERT INTO suppression SELECT gen_random_uuid(), tenant_id, address_hash, hash_key_id, channel, category, 'lift',
-              source, cause_id, at + interval '1 s' FROM suppression"""
-    rows(session, lift)
-
-    assert standing_of(session, house.tenant_id, digest) == []

@@ -81,6 +81,11 @@ def make_facts(**changes: Any) -> Facts:  # any field of Facts
     return replace(FACTS, **changes)
 
 
+def make_everything() -> Suppression:
+    """Make a suppression that reaches everything."""
+    return Suppression(id="s-2", category=None, source="wrong_number", at=NOON - timedelta(days=1), everything=True)
+
+
 def make_suppression(category: Category | None) -> Suppression:
     """Make a suppression from the day before."""
     return Suppression(id="s-1", category=category, source="inbound", at=NOON - timedelta(days=1))

@@ -217,6 +217,13 @@ def test_an_opt_out_reaches_no_further(scope: str, row: Suppression) -> None:
     assert said(make_marketing(opt_out=scope), suppressions=(row,)) == ALLOWED
 
 
+@pytest.mark.parametrize("scope", ["named", "program", "all"])
+def test_what_reaches_everything_covers_whatever_the_version_says(scope: str) -> None:
+    row = Suppression("s-1", None, "keyword", NOON - DAY, everything=True)
+
+    assert said(make_marketing(opt_out=scope), suppressions=(row,))[1] == Reason.OPTED_OUT
+
+
 def test_a_rule_holds_on_the_dates_of_the_persons_own_calendar() -> None:
     """It is the second of December in Tokyo while it is still the first in New York."""
     document = make_ruled(make_rule(consent=["express"], effective_from="2026-12-02"))

@@ -61,20 +61,35 @@ WHERE h.held_until > %(now)s AND h.freed_at IS NULL
   AND ((g.slots -> h.category ->> 'until')::timestamptz >= h.held_until) IS NOT TRUE
 """  # noqa: S608 - put together from the constants above
 
+# A STOP by text that names no category reaches as far as the version lets it: a decision that had seen it has judged
+# that, and whether it judged rightly is what `unfaithful` asks. Nothing lets a text past any other suppression.
 AFTER_STOP: Final = """
-SELECT a.id AS attempt_id, x.id AS suppression_id
+SELECT a.id AS attempt_id, p.id AS suppression_id
 FROM scope s JOIN intent i ON i.id = s.id JOIN attempt a ON a.intent_id = i.id
-JOIN LATERAL (SELECT DISTINCT ON (p.category) p.id, p.act, p.at FROM suppression p
-              WHERE p.tenant_id = i.tenant_id AND p.address_hash = i.gate_hash AND p.channel = i.channel
-                AND (p.category IS NULL OR p.category = i.category) AND p.at <= a.prepared_at
-              ORDER BY p.category, p.at DESC, p.id DESC) x ON x.act = 'suppress'
-WHERE a.prepared_at > x.at + %(lock_wait)s
+JOIN suppression p ON p.tenant_id = i.tenant_id AND p.address_hash = i.gate_hash AND p.channel = i.channel
+                  AND p.act = 'suppress' AND (p.category IS NULL OR p.category = i.category)
+LEFT JOIN decision d ON d.id = a.decision_id
+WHERE a.prepared_at > p.at + %(lock_wait)s
+  AND NOT EXISTS (SELECT FROM suppression l
+                  WHERE l.tenant_id = p.tenant_id AND l.address_hash = p.address_hash AND l.act = 'lift'
+                    AND p.id = ANY(l.lifts) AND l.at <= a.prepared_at + %(lock_wait)s)
+  AND NOT (p.source = 'keyword' AND p.category IS NULL AND NOT p.everything
+           AND coalesce(d.evidence -> 'facts' -> 'suppressions', '[]') @> jsonb_build_array(jsonb_build_object('id', p.id)))
+"""
+
+LIFTS_NOTHING: Final = """
+SELECT l.id AS suppression_id, n.id AS lifted_id
+FROM suppression l CROSS JOIN LATERAL unnest(l.lifts) AS n (id)
+LEFT JOIN suppression p ON p.id = n.id AND p.tenant_id = l.tenant_id AND p.address_hash = l.address_hash
+                       AND p.channel = l.channel AND p.act = 'suppress'
+WHERE l.act = 'lift' AND l.id >= %(from_id)s AND p.id IS NULL
 """
 
 CHECKS: Final = (
     Check(10, "inside_cooldown", "one person was contacted for two reasons inside one cooldown", INSIDE_COOLDOWN),
     Check(10, "slot_lost", "a handoff's cooldown still runs, and the gate does not know", SLOT_LOST),
     Check(10, "after_stop", "an attempt was prepared for somebody who had asked not to be contacted", AFTER_STOP),
+    Check(10, "lifts_nothing", "a lift names a row that is no suppression of its address", LIFTS_NOTHING),
 )
 
 
