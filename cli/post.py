@@ -20,7 +20,7 @@ SEEDED = "class-opening"
 @click.option("--type", "type_", default="class.opening", show_default=True, help="What happened.")
 @click.option("--subject", help="The occasion; else a new one, so that each post is a new fact.")
 @click.option("--ref", default="m-1842", show_default=True, help="The application's name for the recipient.")
-@click.option("--sms", default="+12015550123", show_default=True, help="Where to reach them.")
+@click.option("--sms", default="+12015550123", show_default=True, help="Where to reach them; '' for the stored address.")
 @click.option("--template", default=SEEDED, show_default=True, help="A template's name, or name@version.")
 @click.option("--data", multiple=True, metavar="NAME=VALUE", help="A variable of the template; repeatable.")
 @click.option("--idempotency-key", help="The event's own key; else it follows from type, subject and ref.")
@@ -43,7 +43,7 @@ def post(
     event = {
         "type": type_,
         "subject": subject or f"c-{secrets.token_hex(3)}",
-        "recipient": {"ref": ref, "sms": sms},
+        "recipient": {"ref": ref} | ({"sms": sms} if sms else {}),
         "template": template,
         "data": _data(data) or ({"class": "Spin 18:00"} if template == SEEDED else {}),
     }

@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from app.desk.policy.sentences import source_of_zone
 from app.ground.db import transact
 from app.ledger.trace import Trace, find_trace
 from cli.environment import Trouble, as_text, books, console
@@ -185,7 +186,7 @@ def _evidence(evidence: Mapping[str, Any]) -> str:
     zones = ", ".join(facts.get("zones", [])) or "no zone"
     answers = answers_of(evidence)
     content = [answer.rule for answer in answers if answer.verdict is Verdict.ALLOW and not answer.until]
-    seen = {f"{facts.get('country') or 'no country'}, {zones} ({facts.get('zone_source')})": None}
+    seen = {f"{facts.get('country') or 'no country'}, {zones} ({source_of_zone(facts)})": None}
     seen |= {f"no objection: {', '.join(content)}": None} if content else {}
     for answer in answers:
         words = [answer.verdict.value, answer.reason, f"until {_instant(answer.until)}" if answer.until else None]

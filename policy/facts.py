@@ -108,7 +108,8 @@ class Facts:
     names none; `cooldown_until` and `cooldown_holder` name another business key's slot for this
     person and category, None when it is free or ours; `subdivisions` are the parts of the country
     that the number's area code speaks for; `basis` is set where consents and preferences are those
-    of the acceptance.
+    of the acceptance; `recipient_version` names the version of the stored recipient that declared
+    the zone, None where the event itself did, or nobody.
     """
 
     channel: Channel
@@ -133,6 +134,7 @@ class Facts:
     segment_count: int | None = None
     sender_type: str | None = None
     basis: Basis | None = None
+    recipient_version: int | None = None
 
     def as_evidence(self) -> dict[str, Json]:
         """Write the facts as plain JSON values, equal to themselves after a round trip through jsonb.
@@ -173,6 +175,7 @@ _IF_KNOWN: Final[Sequence[tuple[str, Callable[[Any], Json]]]] = (
     ("segment_count", int),
     ("sender_type", str),
     ("basis", str),
+    ("recipient_version", int),
     ("suppressions", _rows),
     ("consents", _rows),
     ("preferences", _rows),

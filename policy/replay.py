@@ -62,6 +62,7 @@ def facts_of(evidence: Mapping[str, Json]) -> Facts:
         segment_count=told.get("segment_count"),
         sender_type=told.get("sender_type"),
         basis=Basis(told["basis"]) if "basis" in told else None,
+        recipient_version=told.get("recipient_version"),
     )
 
 

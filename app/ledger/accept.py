@@ -16,10 +16,12 @@ from app.ground.ids import new_id
 from app.ground.keys import KeyedHash, keyed_hash, same_bytes
 from app.ledger.decide import Wish
 from app.ledger.open import ORDER, Entries, Opening, open_intent
+from app.ledger.reached import Reached, left_open, reach
 from app.ledger.request import NewEvent, Problem
-from app.ledger.surroundings import Surroundings, statements, surroundings_of
+from app.ledger.surroundings import Surroundings, grouped, statements, surroundings_of
 from app.ledger.view import EventView, IntentView, public_state, read_events
-from app.people.contacts import address_hash
+from app.people.contacts import Number, address_hash
+from app.people.persons import STORED
 from app.people.vault import VaultKey, new_vault_key, open_vault_key
 from app.render import CannotRender, body_for, render
 from models.base import Base
@@ -94,6 +96,7 @@ class _Known:
     keys: dict[str, VaultKey]
     erased: set[str]
     contacts: dict[tuple[str, str, bytes], UUID]
+    stored: dict[str, list[Any]]
     holders: dict[tuple[str, str], IntentView]
     entries: Entries = field(default_factory=Entries)
     fresh: dict[tuple[bool, str], EventView] = field(default_factory=dict)
@@ -119,29 +122,27 @@ def accept(session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, s
 
 
 def _read(session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, source: str, now: datetime) -> _Known:
-    hashes = [address_hash(Channel.SMS, r.number.e164).digest for r in requests]
-    refs = sorted({r.recipient_ref for r in requests})
+    named = [(r.recipient_ref, address_hash(Channel.SMS, r.number.e164).digest) for r in requests if r.number is not None]
+    contacts_of = {"refs": [n[0] for n in named], "channels": [Channel.SMS.value] * len(named), "hashes": [n[1] for n in named]}
+    gates, complete, asked = [(tenant_id, n[1]) for n in named], len(named) == len(requests), left_open(requests)
     params: dict[str, Any] = {"tenant": tenant_id}
     found = run_together(
         session,
         [
             (KNOWN_EVENTS, params | {"givens": [r.given_key is not None for r in requests], "keys": [r.key for r in requests]}),
             (TEMPLATES, params | {"names": sorted({r.template_name for r in requests})}),
-            (PERSON_KEYS, params | {"refs": refs}),
-            (
-                CONTACTS,
-                params
-                | {
-                    "refs": [r.recipient_ref for r in requests],
-                    "channels": [Channel.SMS.value] * len(requests),
-                    "hashes": hashes,
-                },
-            ),
+            *([(STORED, params | {"refs": asked})] if asked else []),  # before the keys: each address has its key then
+            (PERSON_KEYS, params | {"refs": sorted({r.recipient_ref for r in requests})}),
+            (CONTACTS, params | contacts_of),
             (HOLDERS, params | {"keys": sorted({r.business_key for r in requests})}),
-            *statements([tenant_id], [(tenant_id, h) for h in hashes], now=now),
+            *(statements([tenant_id], gates, now=now) if complete else []),
         ],
     )
-    events, templates, keys, contacts, holders = found[:5]
+    stored = found.pop(2) if asked else []
+    events, templates, keys, contacts, holders, *around = found
+    if not complete:  # the gates of stored addresses are known by now
+        gates += [(tenant_id, bytes(s.address_hash)) for s in stored if s.id is not None]
+        around = run_together(session, statements([tenant_id], gates, now=now))
     by_name: dict[str, list[Any]] = {}
     for template in templates:
         by_name.setdefault(template.name, []).append(template)
@@ -149,12 +150,13 @@ def _read(session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, so
         tenant_id=tenant_id,
         source=source,
         now=now,
-        around=surroundings_of(session, found[5:]),
+        around=surroundings_of(session, around),
         events={(e.key_given, e.key): e for e in events},
         templates=by_name,
         keys={k.name: open_vault_key(k.id, k.wrapped_key) for k in keys if k.wrapped_key is not None},
         erased={k.name for k in keys if k.wrapped_key is None},
         contacts={(c.recipient_ref, c.channel, bytes(c.address_hash)): c.id for c in contacts},
+        stored=grouped(stored, lambda s: s.ref),
         holders={
             (h.business_key, h.channel): IntentView(h.id, h.channel, public_state(h.state), h.reason, h.next_at, joined=True)
             for h in holders
@@ -176,20 +178,20 @@ def _accept_one(known: _Known, request: NewEvent) -> EventView | Refused | UUID:
     template = _template_of(known, request)
     if isinstance(template, Problem):
         return Refused((template,))
-    problems = _problems_of(known, request, template)
-    if problems:
-        return Refused(tuple(problems))
-    text = _text_of(request, template)
+    problems, reached = _problems_of(known, request, template), _reached(known, request)
+    if problems or isinstance(reached, Problem):
+        return Refused((*problems, reached) if isinstance(reached, Problem) else tuple(problems))
+    text = _text_of(request, reached, template)
     if isinstance(text, Problem):
         return Refused((text,))
-    view = _write_event(known, request, template, digest, text)
+    view = _write_event(known, request, reached, template, digest, text)
     known.fresh[name] = view
     known.events[name] = _Fresh(view.event_id, digest.digest, digest.key_id)
     return view
 
 
-def _text_of(request: NewEvent, template: Any) -> str | Problem:  # noqa: ANN401 - a row of TEMPLATES
-    body = body_for(template.bodies, locale=request.locale, default_locale=template.default_locale)
+def _text_of(request: NewEvent, reached: Reached, template: Any) -> str | Problem:  # noqa: ANN401 - a row of TEMPLATES
+    body = body_for(template.bodies, locale=reached.locale, default_locale=template.default_locale)
     try:
         text = render(body, request.data)
     except CannotRender as error:
@@ -230,12 +232,23 @@ def _problems_of(known: _Known, request: NewEvent, template: Any) -> list[Proble
         problems.append(Problem("already_expired", "lies in the past", "/expires_at"))
     if request.not_before is not None and request.expires_at is not None and request.not_before >= request.expires_at:
         problems.append(Problem("already_expired", "ends before it may begin", "/not_before"))
-    if request.recipient_ref in known.erased:
-        problems.append(Problem("recipient_erased", "this recipient was erased", "/recipient/ref"))
     return problems
 
 
-def _write_event(known: _Known, request: NewEvent, template: Any, digest: KeyedHash, text: str) -> EventView:  # noqa: ANN401
+def _reached(known: _Known, request: NewEvent) -> Reached | Problem:
+    if request.recipient_ref in known.erased:
+        return Problem("recipient_erased", "this recipient was erased", "/recipient/ref")
+    return reach(request, known.stored.get(request.recipient_ref, ()), known.keys)
+
+
+def _write_event(
+    known: _Known,
+    request: NewEvent,
+    reached: Reached,
+    template: Any,  # noqa: ANN401 - a row of TEMPLATES
+    digest: KeyedHash,
+    text: str,
+) -> EventView:
     policy = known.around.policies.get(known.tenant_id)
     rules = policy.document.categories.get(Category(template.category)) if policy else None
     oldest = known.now + (rules.max_age if rules else DEFAULT_MAX_AGE)
@@ -273,9 +286,10 @@ def _write_event(known: _Known, request: NewEvent, template: Any, digest: KeyedH
         payload=key.seal(
             {
                 "data": dict(request.data),
-                "sms": request.number.e164,
-                "locale": request.locale,
-                "time_zone": request.time_zone,
+                "sms": reached.number.e164,
+                "locale": reached.locale,
+                "time_zone": reached.time_zone,
+                "recipient_version": reached.recipient_version,
             }
         ),
         expires_at=view.expires_at,
@@ -285,12 +299,15 @@ def _write_event(known: _Known, request: NewEvent, template: Any, digest: KeyedH
         source=known.source,
         accepted_at=known.now,
     )
-    return replace(view, intents=tuple(_wish(known, request, view, channel, key, text) for channel in request.channels))
+    intents = (_wish(known, request, reached, view, channel, key, text) for channel in request.channels)
+    return replace(view, intents=tuple(intents))
 
 
-def _wish(known: _Known, request: NewEvent, view: EventView, channel: Channel, key: VaultKey, text: str) -> IntentView:
+def _wish(
+    known: _Known, request: NewEvent, reached: Reached, view: EventView, channel: Channel, key: VaultKey, text: str
+) -> IntentView:
     """Open an intent on one channel, or join the one that holds the business key."""
-    contact_id, address = _contact(known, request, channel, key)
+    contact_id, address = reached.contact or _contact(known, request.recipient_ref, reached.number, channel, key)
     holder = known.holders.get((request.business_key, channel))
     if holder is not None:
         known.entries.add(
@@ -310,15 +327,16 @@ def _wish(known: _Known, request: NewEvent, view: EventView, channel: Channel, k
         channel=channel,
         category=Category(view.category),
         gate_hash=address.digest,
-        country=request.number.country,
-        number_zones=request.number.zones,
-        declared_zone=request.time_zone,
+        country=reached.number.country,
+        number_zones=reached.number.zones,
+        declared_zone=reached.time_zone,
+        recipient_version=reached.recipient_version,
         accepted_at=known.now,
         expires_at=view.expires_at,
         not_before=request.not_before,
         segment_count=None,  # counted when it is opened
-        number_type=request.number.type,
-        subdivisions=request.number.subdivisions,
+        number_type=reached.number.type,
+        subdivisions=reached.number.subdivisions,
     )
     opening = Opening(view.event_id, request.recipient_ref, contact_id, wish, text)
     opened = open_intent(known.entries, opening, known.around, now=known.now)
@@ -346,9 +364,9 @@ def _person_key(known: _Known, ref: str) -> VaultKey:
     return key
 
 
-def _contact(known: _Known, request: NewEvent, channel: Channel, key: VaultKey) -> tuple[UUID, KeyedHash]:
-    address = address_hash(channel, request.number.e164)
-    name = (request.recipient_ref, channel.value, address.digest)
+def _contact(known: _Known, ref: str, number: Number, channel: Channel, key: VaultKey) -> tuple[UUID, KeyedHash]:
+    address = address_hash(channel, number.e164)
+    name = (ref, channel.value, address.digest)
     contact_id = known.contacts.get(name)
     if contact_id is None:
         contact_id = known.contacts[name] = new_id()
@@ -356,14 +374,14 @@ def _contact(known: _Known, request: NewEvent, channel: Channel, key: VaultKey) 
             Contact,
             id=contact_id,
             tenant_id=known.tenant_id,
-            recipient_ref=request.recipient_ref,
+            recipient_ref=ref,
             channel=channel,
             address_hash=address.digest,
             hash_key_id=address.key_id,
-            sealed_address=key.seal(request.number.e164),
+            sealed_address=key.seal(number.e164),
             person_key_id=key.id,
-            country=request.number.country,
-            zones=list(request.number.zones),
+            country=number.country,
+            zones=list(number.zones),
             created_at=known.now,
         )
     return contact_id, address

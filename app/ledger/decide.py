@@ -43,6 +43,8 @@ class Wish:
     segment_count: int | None
     number_type: NumberType | None = None
     subdivisions: tuple[str, ...] = ()
+    recipient_version: int | None = None
+    """Of the stored recipient that declared the zone; None where the event did, or nobody."""
     accepted_on: Mapping[str, Any] | None = field(default=None, repr=False)
     """The evidence of the decision at acceptance; None: this is the acceptance."""
 
@@ -106,6 +108,7 @@ def decide_wish(wish: Wish, around: Surroundings, *, now: datetime) -> Decided:
         segment_count=wish.segment_count,
         sender_type=route.sender_type if route is not None else None,
         basis=basis,
+        recipient_version=wish.recipient_version,
     )
     return Decided(
         decision=decide(document, facts, now=now),

@@ -68,6 +68,7 @@ def _opening(joined: Any) -> Opening:  # noqa: ANN401 - a row of NEWEST_JOINED
         country=joined.country,
         number_zones=tuple(joined.zones),
         declared_zone=payload["time_zone"],
+        recipient_version=payload.get("recipient_version"),
         accepted_at=joined.accepted_at,
         expires_at=joined.expires_at,
         not_before=joined.not_before,

@@ -56,7 +56,8 @@ class NewEvent:
     type: str
     subject: str
     recipient_ref: str
-    number: Number = field(repr=False)
+    number: Number | None = field(repr=False)
+    """None: where the recipient is reached by what is stored."""
     time_zone: str | None
     locale: str | None
     template_name: str
@@ -183,7 +184,7 @@ def read_request(raw: object, *, header_key: str | None = None) -> NewEvent | li
     locale = reader.text(recipient, "locale", "/recipient/locale")
     if event_type and subject and ref and len(_business_key(event_type, subject, ref)) > BUSINESS_KEY_LENGTH:
         reader.wrong("/subject", f"makes a business key of more than {BUSINESS_KEY_LENGTH} characters with type and ref")
-    if reader.problems or number is None or event_type is None or subject is None or ref is None:
+    if reader.problems or event_type is None or subject is None or ref is None:
         return reader.problems
     return NewEvent(
         type=event_type,
@@ -232,10 +233,11 @@ def _read_key(reader: _Reader, raw: Mapping[str, Any], header_key: str | None) -
 def _read_number(reader: _Reader, recipient: Mapping[str, Any]) -> Number | None:
     text = recipient.get("sms")
     if text is None:
-        reader.wrong("/recipient/sms", "is needed: no address is stored for this recipient", "no_address")
         return None
     if not isinstance(text, str) or len(text) > TEXT_LENGTH or not _is_printable(text):
-        reader.wrong("/recipient/sms", "must be a telephone number in international form", "invalid_number")
+        reader.wrong(
+            "/recipient/sms", "must be a telephone number with the plus and country code, like +12015550123", "invalid_number"
+        )
         return None
     try:
         return read_number(text)

@@ -88,7 +88,7 @@ def _parse(plain: str, default_region: str | None) -> PhoneNumber:
     try:
         return phonenumbers.parse(plain, default_region)
     except phonenumbers.NumberParseException as error:
-        raise InvalidNumber("is not a telephone number in international form, like +12015550123") from error
+        raise InvalidNumber("is not a telephone number with the plus and country code, like +12015550123") from error
 
 
 def _without_old_prefix(parsed: PhoneNumber) -> PhoneNumber:

@@ -30,13 +30,14 @@ WHERE tenant_id = %(tenant)s AND (recipient_ref, channel, address_hash) IN (
 )
 """
 
-# Where each is reached now. A version that is being written is not waited for: its unique key settles who was first.
+# Where each is reached now, a row per channel, or one without. A version that is being written is not waited for: its
+# unique key settles who was first.
 STORED = """
-SELECT r.ref, c.channel, c.id, c.address_hash, c.hash_key_id
-FROM (SELECT DISTINCT ON (ref) ref, contacts FROM recipient
+SELECT r.ref, r.version, r.time_zone, r.locale, c.channel, c.id, c.address_hash, c.hash_key_id, c.sealed_address
+FROM (SELECT DISTINCT ON (ref) ref, version, contacts, time_zone, locale FROM recipient
       WHERE tenant_id = %(tenant)s AND ref = ANY(%(refs)s::text[]) ORDER BY ref, version DESC) r
-CROSS JOIN LATERAL jsonb_each_text(r.contacts) AS e (channel, contact_id)
-JOIN contact c ON c.id = e.contact_id::uuid
+LEFT JOIN LATERAL jsonb_each_text(r.contacts) AS e (channel, contact_id) ON true
+LEFT JOIN contact c ON c.id = e.contact_id::uuid
 """
 
 
@@ -151,7 +152,7 @@ def find_persons(session: Session, addressees: Iterable[Addressee], *, tenant_id
         keys={k.name: open_vault_key(k.id, k.wrapped_key) for k in keys if k.wrapped_key is not None},
         erased=frozenset(k.name for k in keys if k.wrapped_key is None),
         contacts={(c.recipient_ref, c.channel, bytes(c.address_hash)): _contacted(c) for c in contacts},
-        stored={(s.ref, s.channel): _contacted(s) for s in stored},
+        stored={(s.ref, s.channel): _contacted(s) for s in stored if s.id is not None},
     )
 
 

@@ -149,7 +149,7 @@ def test_a_batch_answers_each_event_in_order(api: Api) -> None:
     assert [r["status"] for r in results] == [202, 200, 422, 200, 422, 422]
     assert results[1] == before | {"duplicate": True, "status": 200}
     assert results[3] == results[0] | {"duplicate": True, "status": 200}
-    assert [results[i]["code"] for i in (2, 4, 5)] == ["invalid_number", "invalid_request", "unknown_template"]
+    assert [results[i]["code"] for i in (2, 4, 5)] == ["invalid_number", "invalid_field", "unknown_template"]
     assert books_of(api.engine)["event"] == 2
 
 

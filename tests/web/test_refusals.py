@@ -62,7 +62,7 @@ def test_what_is_not_one_json_document_is_refused(api: Api, body: bytes) -> None
         (with_recipient(time_zone="Mars/Olympus"), "invalid_field", "/recipient/time_zone"),
         (with_recipient(time_zone="../../etc/passwd"), "invalid_field", "/recipient/time_zone"),
         (with_recipient(colour="blue"), "unknown_field", "/recipient/colour"),
-        ({"recipient": "m-1"}, "invalid_request", "/recipient"),
+        ({"recipient": "m-1"}, "invalid_field", "/recipient"),
         ({"type": 7}, "invalid_field", "/type"),
         ({"type": None}, "invalid_field", "/type"),
         ({"subject": ["c-1"]}, "invalid_field", "/subject"),

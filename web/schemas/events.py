@@ -35,9 +35,11 @@ class RecipientSchema(Schema):
         unknown = RAISE
 
     ref = text(required=True, description="your own name for the person; no personal data", example="m-1842")
-    sms = text(required=True, description="telephone number in international form", example="+12015550123")
-    time_zone = text(description="IANA name", example="America/New_York")
-    locale = text(example="en-US")
+    sms = text(
+        description="telephone number in international form, for this event; absent: the stored one", example="+12015550123"
+    )
+    time_zone = text(description="IANA name, for this event; absent: the stored one", example="America/New_York")
+    locale = text(description="for this event; absent: the stored one", example="en-US")
 
 
 class StakeSchema(Schema):

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.desk.policy.sentences import LOOKS_AT, question_of, sentence_of
+from app.desk.policy.sentences import LOOKS_AT, question_of, sentence_of, source_of_zone
 from app.ground.db import rows, run_together
 from policy.findings import rfc3339
 from policy.replay import answers_of
@@ -135,7 +135,7 @@ def _explained(row: Any, attempts: Sequence[Any]) -> Explained:  # noqa: ANN401 
         sentence=" ".join(part for part in (VERDICTS[row.verdict], sentence_of(row.reason)) if part),
         policy=_policy(row),
         zones=facts.get("zones", ()),
-        zone_source=facts.get("zone_source", "none"),
+        zone_source=source_of_zone(facts),
         rules=list(_asked(row)),
         admitted=[a.ordinal for a in attempts if a.decision_id == row.id and a.prepared_at is not None],
     )

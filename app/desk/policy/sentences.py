@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from policy.words import ErrorClass, Reason
 
@@ -91,9 +91,16 @@ LOOKS_AT: Final[Mapping[str, tuple[str, ...]]] = {
     "cooldown": ("cooldown_until", "cooldown_holder"),
     "caps": ("contacted",),
     "not_before": ("not_before",),
-    "window": ("zones", "zone_source", "subdivisions"),
+    "window": ("zones", "zone_source", "recipient_version", "subdivisions"),
     "all": (),
 }
+
+
+def source_of_zone(facts: Mapping[str, Any]) -> str:
+    """Say where the evidence has the person's time zone from."""
+    source: str = facts.get("zone_source", "none")
+    version = facts.get("recipient_version")
+    return source if version is None else f"{source} by the stored recipient, version {version}"
 
 
 def sentence_of(reason: str | None) -> str | None:

@@ -78,7 +78,7 @@ ADDRESSED: Final = (
 )
 
 # Why a request was refused quotes none of its values, but gives an example of a good one.
-EXAMPLE: Final = "international form, like +12015550123"
+EXAMPLE: Final = "like +12015550123"
 
 DOES_NOT_OPEN: Final = "a value in the vault does not open under its key"
 HASH_DIFFERS: Final = "a contact's hash, on which its gate and suppressions hang, is not that of its address"
