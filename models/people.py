@@ -56,7 +56,11 @@ class Contact(Base):
     """IANA zones the number may lie in."""
     created_at: Mapped[datetime]
 
-    __table_args__ = (UniqueConstraint("tenant_id", "recipient_ref", "channel", "address_hash"), one_of("channel", Channel))
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "recipient_ref", "channel", "address_hash"),
+        Index(None, "tenant_id", "address_hash"),
+        one_of("channel", Channel),
+    )
 
 
 class Recipient(Base):
@@ -176,6 +180,11 @@ class Suppression(Base):
     cause_id: Mapped[UUID | None]
     """What it came from: an inbound text, an observation, an operator's action."""
     at: Mapped[datetime]
+    """When it was written down: from then on it counts."""
+    told_at: Mapped[datetime | None]
+    """When the person said so, where whoever told it named another time."""
+    reason: Mapped[str | None]
+    """Why, where one action brought many in; else the action says it."""
 
     __table_args__ = (
         Index(None, "tenant_id", "address_hash", "at"),

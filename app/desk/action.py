@@ -15,10 +15,18 @@ from models.desk import OperatorAction
 
 
 def record_action(
-    session: Session, *, tenant_id: UUID, actor: str, verb: str, subject: Mapping[str, Any], reason: str, now: datetime
+    session: Session,
+    *,
+    tenant_id: UUID,
+    actor: str,
+    verb: str,
+    subject: Mapping[str, Any],
+    reason: str,
+    action_id: UUID | None = None,
+    now: datetime,
 ) -> UUID:
-    """Keep one operator action; return its id, the cause of what follows."""
-    action_id = new_id()
+    """Keep one operator action; return its id, the cause of what follows, which may have been made before."""
+    action_id = action_id or new_id()
     row = {
         "id": action_id,
         "tenant_id": tenant_id,

@@ -20,6 +20,7 @@ from policy.zones import UNKNOWN
 LENGTH: Final = 40
 """Longer than any way to write one number."""
 PHONENUMBERS_VERSION: Final[str] = phonenumbers.__version__
+SHOWN_DIGITS: Final = 2
 TYPES: Final = {getattr(PhoneNumberType, kind.name): kind for kind in NumberType}
 
 
@@ -102,3 +103,8 @@ def _without_old_prefix(parsed: PhoneNumber) -> PhoneNumber:
 def address_hash(channel: str, address: str) -> KeyedHash:
     """Hash a normalised address: the same person's gate, suppression and contact meet under it."""
     return lasting_hash(f"address/{channel}", address.encode())
+
+
+def masked(address: str) -> str:
+    """Write an address as it may be shown: enough to recognise, too little to call."""
+    return "•" * (len(address) - SHOWN_DIGITS) + address[-SHOWN_DIGITS:]

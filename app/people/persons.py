@@ -48,6 +48,7 @@ class NotKept(StrEnum):
     ERASED = "erased"
     IN_THE_FUTURE = "in_the_future"
     ENDED_BEFORE = "ended_before"
+    NOTHING_STANDS = "nothing_stands"
 
 
 @dataclass(frozen=True, slots=True)

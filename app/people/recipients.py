@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.ground.db import insertion, rows
 from app.ground.errors import DaybookError
 from app.ground.ids import new_id
-from app.people.contacts import Number
+from app.people.contacts import Number, masked
 from app.people.persons import Addressee, Contacted, NotKept, find_persons, write_down
 from app.people.preferences import Move, carried
 from app.people.vault import open_vault_key
@@ -41,8 +41,6 @@ WHERE c.id = ANY(%(ids)s::uuid[]) ORDER BY c.channel
 KNOWN = """
 SELECT 1 FROM person_key WHERE tenant_id = %(tenant)s AND kind = 'person' AND name = %(ref)s AND destroyed_at IS NULL
 """
-
-SHOWN_DIGITS: Final = 2
 
 
 class NoSuchRecipient(DaybookError):
@@ -160,13 +158,9 @@ def _addresses(session: Session, contacts: Mapping[str, str]) -> tuple[AddressVi
     return tuple(
         AddressView(
             row.channel,
-            _masked(open_vault_key(row.key_id, row.wrapped_key).open(row.sealed_address)),
+            masked(open_vault_key(row.key_id, row.wrapped_key).open(row.sealed_address)),
             row.country,
             row.created_at,
         )
         for row in found
     )
-
-
-def _masked(address: str) -> str:
-    return "•" * (len(address) - SHOWN_DIGITS) + address[-SHOWN_DIGITS:]

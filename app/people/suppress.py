@@ -39,7 +39,7 @@ ORDER BY s.at, s.id
 
 # A row that says the same and stands is enough: what is said again (a second STOP, a carrier's code after each
 # message) is evidence where it was heard, as an inbound text or an observation. Read and written under the gate's
-# lock, so that of many at once one is kept.
+# lock, so that of many at once one is kept. What a list told is not enough: another list may take it back.
 KEEP: Final = f"""
 INSERT INTO suppression (id, tenant_id, address_hash, hash_key_id, channel, category, everything, act, source, cause_id, at)
 SELECT %(id)s, %(tenant)s, %(hash)s, %(hash_key)s, %(channel)s, %(category)s, %(everything)s, 'suppress', %(source)s,
@@ -47,7 +47,7 @@ SELECT %(id)s, %(tenant)s, %(hash)s, %(hash_key)s, %(channel)s, %(category)s, %(
 WHERE NOT EXISTS (
     SELECT FROM suppression s
     WHERE s.tenant_id = %(tenant)s AND s.address_hash = %(hash)s AND s.channel = %(channel)s AND s.source = %(source)s
-      AND s.category IS NOT DISTINCT FROM %(category)s::text AND s.everything = %(everything)s AND {STANDS})
+      AND s.category IS NOT DISTINCT FROM %(category)s::text AND s.everything = %(everything)s AND s.told_at IS NULL AND {STANDS})
 """  # noqa: S608 - put together from the constant above
 
 
