@@ -12,6 +12,7 @@ import click
 
 from app.desk.policy.explain import Asked, Explained, Explanation, clocks_of
 from app.desk.policy.explain import explain as find_explanation
+from app.desk.policy.sentences import provenance_of
 from app.ground.db import transact
 from cli.environment import Trouble, as_text, books
 from cli.policy_options import JSON
@@ -96,6 +97,8 @@ def _asked(asked: Asked, decision: Explained) -> Iterator[str]:
         until = f" {'Until' if asked.verdict == Verdict.ALLOW else 'Not before'} {_at(asked.until, zones)}."
     yield f"  - {asked.question}  [{asked.rule}{later}]"
     yield f"      {asked.sentence}{until}"
+    for act in asked.suppressions:
+        yield f"      {provenance_of(act, clock=lambda at: _at(at, zones))}"
     seen = "; ".join(f"{key.replace('_', ' ')}: {_value(value, zones)}" for key, value in asked.saw.items())
     if seen:
         yield f"      seen: {seen}"

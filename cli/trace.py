@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -14,9 +14,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from app.desk.policy.sentences import source_of_zone
+from app.desk.policy.sentences import provenance_of, source_of_zone
 from app.ground.db import transact
 from app.ledger.trace import Trace, find_trace
+from app.people.provenance import Act, covering
 from cli.environment import Trouble, as_text, books, console
 from policy.replay import answers_of
 from policy.words import CATALOGUE, Verdict
@@ -61,8 +62,8 @@ def _plain(found: Trace) -> dict[str, Any]:
     return parts
 
 
-def _row(row: Any) -> dict[str, Any]:  # noqa: ANN401 - a row
-    values: dict[str, Any] = row._asdict()
+def _row(row: Any) -> dict[str, Any]:  # noqa: ANN401 - a row, or an act
+    values: dict[str, Any] = asdict(row) if isinstance(row, Act) else row._asdict()
     if values.get("reason") in CATALOGUE:
         values["meaning"], values["what_to_do"] = CATALOGUE[values["reason"]]
     return values
@@ -123,9 +124,14 @@ class _Story:
         for d in decisions:
             policy = f"{d.policy_name}@{d.policy_version} {d.sha256[:12]} ({d.owner})" if d.policy_name else "no policy in force"
             said = [_reason(d.reason, "")] if d.reason else []
+            said += [Text(provenance_of(act, clock=_on)) for act in self._forbidden(d)]
             evidence = Group(*said, Text(policy), Text(_evidence(d.evidence), style="dim"))
             table.add_row(self._at(d.decided_at), d.moment, _word(d.verdict), evidence)
         return _inset(table)
+
+    def _forbidden(self, decision: Any) -> list[Act]:  # noqa: ANN401 - a row
+        named = covering(decision.evidence)
+        return [act for act in self.found.suppressions if act.id in named]
 
     def _attempt(self, attempt: Any) -> RenderableType:  # noqa: ANN401 - a row
         remote_ids = [r.remote_id for r in self.found.remote_ids if r.attempt_id == attempt.id]
@@ -211,6 +217,10 @@ def _word(state: str) -> Text:
 
 def _instant(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _on(at: datetime) -> str:
+    return f"on {_instant(at)}"
 
 
 def _facts(facts: Mapping[str, str]) -> RenderableType:

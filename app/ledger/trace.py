@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from app.ground.db import rows, run_together
+from app.people.provenance import Act, acts_by_id, covering
 
 EVENT_OF = """
 SELECT id FROM event WHERE id = %(id)s
@@ -88,6 +89,8 @@ class Trace:
 
     event: Any
     intents: Sequence[Any]
+    suppressions: Sequence[Act]
+    """Those that forbade it, as the decisions name them."""
     decisions: Sequence[Any]
     attempts: Sequence[Any]
     remote_ids: Sequence[Any]
@@ -106,4 +109,6 @@ def find_trace(session: Session, *, wanted: UUID) -> Trace | None:
     event, intents = run_together(session, [(EVENT, of_event), (INTENTS, of_event)])
     of_intents = {"intents": [intent.id for intent in intents]}
     parts = (DECISIONS, ATTEMPTS, REMOTE_IDS, OBSERVATIONS, RECEIPTS, TRANSITIONS, REVIEWS)
-    return Trace(event[0], intents, *run_together(session, [(part, of_intents) for part in parts]))
+    found_parts = run_together(session, [(part, of_intents) for part in parts])
+    forbidden = acts_by_id(session, [each for decision in found_parts[0] for each in covering(decision.evidence)])
+    return Trace(event[0], intents, forbidden, *found_parts)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
 import pytest
 from sqlalchemy import Engine
 
 from app.desk.policy.explain import _STATES
-from app.desk.policy.sentences import LOOKS_AT, REASONS, RULES
+from app.desk.policy.sentences import LOOKS_AT, REASONS, RULES, SOURCES, provenance_of
+from app.ground.db import rows
 from app.ground.ids import new_id
+from app.people.provenance import Act, Cause
 from policy.decide import REFUSING, WAITING
 from policy.states import IntentState
-from policy.words import CATALOGUE, ErrorClass, Lane, Reason
+from policy.words import CATALOGUE, ErrorClass, Lane, Reason, SuppressedBy
 from tests.cli.conftest import Run
 from tests.ledger.lived import NUMBERS, Lived
 from tests.making import NOON, Standing, claim, committing, make_house, make_queued, make_template, prepared_of
@@ -30,11 +34,12 @@ def test_every_reason_and_every_rule_has_words() -> None:
     assert set(RULES) == set(LOOKS_AT) == {*REFUSING, *WAITING, *ALWAYS_ASKED}
     assert {*Reason, *ErrorClass} - set(REASONS) == set()
     assert set(_STATES) == set(IntentState)
+    assert set(SOURCES) == set(SuppressedBy)
 
 
 def test_the_words_are_sentences_that_can_be_read_aloud() -> None:
     """Nothing is ever called sent, and no code of ours is spoken."""
-    assert [said for said in REASONS.values() if not re.fullmatch(r"[A-Z][^_{}@]+\.", said)] == []
+    assert [said for said in (*REASONS.values(), *SOURCES.values()) if not re.fullmatch(r"[A-Z][^_{}@]+\.", said)] == []
     assert [said for said in RULES.values() if not re.fullmatch(r"[A-Z][^_{}@]+\?", said)] == []
     assert [said for said in (*REASONS.values(), *RULES.values()) if re.search(r"\b(sent|send)\b", said)] == []
 
@@ -103,6 +108,68 @@ def test_somebody_who_asked_to_be_left_alone_is_told_so(daybook: Run, lived: Liv
     told = daybook("policy", "explain", intent)
 
     assert "No, we may not contact you. You asked us not to contact you, or your carrier told us so" in told.output
+
+
+def test_trace_and_explain_say_when_how_and_by_what_somebody_was_suppressed(
+    daybook: Run, lived: Lived, fresh_database: Engine
+) -> None:
+    event_id = lived.events["suppressed"]
+    with committing(fresh_database) as session:
+        (intent,) = rows(session, "SELECT id FROM intent WHERE event_id = %(event)s", event=event_id)
+        (suppression,) = rows(session, "SELECT id, at FROM suppression")
+
+    traced, explained = daybook("trace", event_id), daybook("policy", "explain", intent.id)
+    plain = json.loads(daybook("policy", "explain", intent.id, "--json").stdout)
+
+    said = "The service that you use told us that you do not want our messages. That was "
+    assert said in " ".join(explained.output.split())
+    assert f"({suppression.at:%Y-%m-%d %H:%M:%S} UTC)" in explained.output
+    assert said in " ".join(traced.output.split())
+    (rule,) = [rule for rule in plain["decisions"][0]["rules"] if rule["rule"] == "suppression"]
+    assert [act["id"] for act in rule["suppressions"]] == [str(suppression.id)]
+
+
+ACT: Final = Act(
+    id=UUID(int=1),
+    act="suppress",
+    channel="sms",
+    address=None,
+    category=None,
+    everything=False,
+    source="keyword",
+    at=NOON,
+    recorded_at=NOON,
+    recorded_by="daybook",
+    reason=None,
+    cause=Cause("inbound", UUID(int=2), None, None),
+    stands=True,
+    lifted_by=None,
+    lifted_at=None,
+    lifts=(),
+)
+REPORT: Final = Cause("report", UUID(int=2), UUID(int=3), "21610")
+AN_ACT: Final = {"cause": Cause("action", UUID(int=2), None, None), "recorded_by": "cli:ann", "reason": "told by telephone."}
+MONTH: Final = timedelta(days=30)
+IDS: Final = [UUID(int=n) for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({}, "You wrote to us that you do not want our messages. That was 12-01. It is the text {2}."),
+        ({"source": "carrier", "cause": REPORT}, "It is what the carrier said of attempt {3}, with the code 21610."),
+        ({"source": "operator"} | AN_ACT, "It was put down by cli:ann, in the action {2}. The reason: told by telephone. It"),
+        ({"recorded_at": NOON + MONTH}, "That was 12-01, and we were told so 12-31."),
+        ({}, "It is about messages of every category."),
+        ({"category": "marketing"}, "It is about messages of the category marketing."),
+        ({"everything": True}, "It is about everything, whatever the rules say."),
+        ({"lifted_at": NOON + MONTH, "lifted_by": UUID(int=4)}, "It was lifted 12-31, by {4}."),
+    ],
+)
+def test_a_suppression_tells_when_how_and_by_which_message(told: dict[str, Any], said: str) -> None:
+    words = provenance_of(replace(ACT, **told), clock=lambda at: f"{at:%m-%d}")
+
+    assert said.format(*IDS) in words
 
 
 def test_nothing_in_force_is_explained_as_well(daybook: Run, fresh_database: Engine) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.desk.policy.sentences import LOOKS_AT, question_of, sentence_of, source_of_zone
 from app.ground.db import rows, run_together
+from app.people.provenance import Act, acts_by_id, covering
 from policy.findings import rfc3339
 from policy.replay import answers_of
 from policy.words import Verdict
@@ -64,6 +65,8 @@ class Asked:
     reason: str | None
     until: datetime | None
     sentence: str
+    suppressions: Sequence[Act]
+    """What forbade it: when, how and by which message it was said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +123,12 @@ def explain(session: Session, *, wanted: UUID) -> Explanation | None:
         return None
     of_intent = {"intent": found[0].intent_id}
     intent, decisions, attempts = run_together(session, [(INTENT, of_intent), (DECISIONS, of_intent), (ATTEMPTS, of_intent)])
-    return Explanation(intent[0], found[0].attempt_id, attempts, [_explained(row, attempts) for row in decisions])
+    forbidden = acts_by_id(session, [each for row in decisions for each in covering(row.evidence)])
+    acts = {act.id: act for act in forbidden}
+    return Explanation(intent[0], found[0].attempt_id, attempts, [_explained(row, attempts, acts) for row in decisions])
 
 
-def _explained(row: Any, attempts: Sequence[Any]) -> Explained:  # noqa: ANN401 - a row
+def _explained(row: Any, attempts: Sequence[Any], acts: Mapping[UUID, Act]) -> Explained:  # noqa: ANN401 - a row
     facts = row.evidence.get("facts", {})
     return Explained(
         decision_id=row.id,
@@ -136,7 +141,7 @@ def _explained(row: Any, attempts: Sequence[Any]) -> Explained:  # noqa: ANN401 
         policy=_policy(row),
         zones=facts.get("zones", ()),
         zone_source=source_of_zone(facts),
-        rules=list(_asked(row)),
+        rules=list(_asked(row, acts)),
         admitted=[a.ordinal for a in attempts if a.decision_id == row.id and a.prepared_at is not None],
     )
 
@@ -146,8 +151,9 @@ def _policy(row: Any) -> dict[str, Any] | None:  # noqa: ANN401 - a row
     return None if row.policy is None else {name: getattr(row, name) for name in names}
 
 
-def _asked(row: Any) -> Iterator[Asked]:  # noqa: ANN401 - a row
+def _asked(row: Any, acts: Mapping[UUID, Act]) -> Iterator[Asked]:  # noqa: ANN401 - a row
     facts = row.evidence.get("facts", {})
+    forbidden = [acts[each] for each in covering(row.evidence) if each in acts]
     for answer in answers_of(row.evidence):
         seen = {name: facts[name] for name in LOOKS_AT.get(answer.rule, ()) if name in facts}
         yield Asked(
@@ -159,6 +165,7 @@ def _asked(row: Any) -> Iterator[Asked]:  # noqa: ANN401 - a row
             reason=answer.reason,
             until=answer.until,
             sentence=sentence_of(answer.reason) or "Yes.",
+            suppressions=forbidden if answer.rule == "suppression" else [],
         )
 
 

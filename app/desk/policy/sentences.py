@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from policy.words import ErrorClass, Reason
+from app.people.provenance import Act
+from policy.words import ErrorClass, Reason, SuppressedBy
 
 # Read aloud, to the person: what it means for them, without blame and without a word of ours.
 REASONS: Final[Mapping[str, str]] = {
@@ -56,6 +58,22 @@ REASONS: Final[Mapping[str, str]] = {
     ErrorClass.BOUNCED_LATE: "The carrier took the message, and could not bring it to you.",
     ErrorClass.UNCLASSIFIED: "The carrier could not bring it to you, and gave a code that we do not know.",
 }
+
+# How it came about that somebody is not to be contacted.
+SOURCES: Final[Mapping[str, str]] = {
+    SuppressedBy.KEYWORD: "You wrote to us that you do not want our messages.",
+    SuppressedBy.CARRIER: "Your carrier told us that you do not want our messages.",
+    SuppressedBy.OPERATOR: "One of our people noted that you do not want our messages.",
+    SuppressedBy.API: "The service that you use told us that you do not want our messages.",
+    SuppressedBy.BOUNCE: "Your address could not be reached, for good.",
+    SuppressedBy.COMPLAINT: "You complained about a message of ours.",
+    SuppressedBy.ONE_CLICK: "You followed the link that stops our messages.",
+    SuppressedBy.WRONG_NUMBER: "We were told that this is not the number of the person whom we meant.",
+    SuppressedBy.LEGAL: "For a legal reason we do not contact you.",
+}
+
+# What is written down later than this was told to us, not heard by us.
+AT_ONCE: Final = timedelta(minutes=1)
 
 # What each rule asks, so that "no objection" and "not yet" answer it.
 RULES: Final[Mapping[str, str]] = {
@@ -111,3 +129,37 @@ def sentence_of(reason: str | None) -> str | None:
 def question_of(rule: str) -> str:
     """Give the question that a rule asks; one that has none is told by its name."""
     return RULES.get(rule, f"What does the rule {rule} say?")
+
+
+def provenance_of(act: Act, *, clock: Callable[[datetime], str]) -> str:
+    """Say when, how and by which message or act somebody came not to be contacted, how far that reaches, and what lifted it."""
+    parts = [SOURCES.get(act.source, f"The source has the code {act.source}."), f"That was {clock(act.at)}{_told(act, clock)}."]
+    parts += [told] if (told := _cause(act)) else []
+    if act.reason:
+        parts.append(f"The reason: {act.reason.rstrip('.')}.")
+    parts.append(f"It is about {_reach(act)}.")
+    if act.lifted_at is not None:
+        parts.append(f"It was lifted {clock(act.lifted_at)}, by {act.lifted_by}.")
+    return " ".join(parts)
+
+
+def _told(act: Act, clock: Callable[[datetime], str]) -> str:
+    return f", and we were told so {clock(act.recorded_at)}" if act.recorded_at - act.at > AT_ONCE else ""
+
+
+def _cause(act: Act) -> str | None:
+    if act.cause is None:
+        return None
+    match act.cause.kind:
+        case "report":
+            code = f", with the code {act.cause.error_code}" if act.cause.error_code else ""
+            return f"It is what the carrier said of attempt {act.cause.attempt_id}{code}."
+        case "inbound":
+            return f"It is the text {act.cause.id}."
+    return f"It was put down by {act.recorded_by}, in the action {act.cause.id}."
+
+
+def _reach(act: Act) -> str:
+    if act.category is not None:
+        return f"messages of the category {act.category}"
+    return "everything, whatever the rules say" if act.everything else "messages of every category"
