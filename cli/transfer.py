@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final
@@ -27,6 +27,15 @@ PROGRESS: Final = 5000
 """Lines between two words of progress."""
 CHUNK: Final = 1024 * 1024
 
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """For whom something is done, and the action that says who does it."""
+
+    tenant_id: UUID
+    action_id: UUID
+
+
 TENANT: Final = click.option("--tenant", default="demo", show_default=True, help="Whose people.")
 FORMAT: Final = click.option(
     "--format", "form", type=click.Choice([form.value for form in Form]), help="How the file is written; else by its name."
@@ -34,7 +43,7 @@ FORMAT: Final = click.option(
 
 
 def transfers(noun: Noun, about: str) -> click.Group:
-    """Make the group of a noun's two commands."""
+    """Make the group of a noun's two commands, import and export."""
 
     @click.group(name=noun.name.removesuffix("s"), help=about)
     def group() -> None:
@@ -109,11 +118,11 @@ def _form_of(file: Path, form: str | None) -> Form:
 
 def _bring(noun: Noun, path: Path, form: Form, tenant: str, region: str | None, *, quiet: bool) -> Brought:
     digest, total = _measure(path)
-    tenant_id = _note(f"import_{noun.name}", {"sha256": digest, "line_count": total, "format": form}, tenant)
+    noted = _note(f"import_{noun.name}", {"sha256": digest, "line_count": total, "format": form}, tenant)
     brought, refs = Brought(), dict[str, int]()
     told = 0
-    for lines in _pages(read_lines(path, form, noun.columns)):
-        page = _keep(noun, read_page(noun, lines, region=region, refs=refs), tenant_id)
+    for lines in _pages(read_lines(path, form, noun.columns, names=noun.names)):
+        page = _keep(noun, read_page(noun, lines, region=region, refs=refs), noted)
         brought.add(page)
         if quiet:
             continue
@@ -125,8 +134,11 @@ def _bring(noun: Noun, path: Path, form: Form, tenant: str, region: str | None, 
     return brought
 
 
-def _keep(noun: Noun, asked: Asked, tenant_id: UUID) -> Brought:
-    return transact(lambda tx: keep_page(tx.session, noun, asked, tenant_id=tenant_id, actor=actor(), now=tx.now))
+def _keep(noun: Noun, asked: Asked, noted: Noted) -> Brought:
+    tenant_id, action_id = noted.tenant_id, noted.action_id
+    return transact(
+        lambda tx: keep_page(tx.session, noun, asked, tenant_id=tenant_id, actor=actor(), action_id=action_id, now=tx.now)
+    )
 
 
 def _pages(lines: Iterator[Line]) -> Iterator[Sequence[Line]]:
@@ -146,7 +158,7 @@ def _measure(path: Path) -> tuple[str, int]:
 
 
 def _give(noun: Noun, output: IO[str], form: Form, tenant: str) -> tuple[int, int]:
-    tenant_id = _note(f"export_{noun.name}", {"format": form}, tenant)
+    tenant_id = _note(f"export_{noun.name}", {"format": form}, tenant).tenant_id
     output.write(write_header(noun, form))
     count = erased = 0
     after: UUID | str | None = None
@@ -162,12 +174,14 @@ def _giving(noun: Noun, form: Form, tenant_id: UUID, after: UUID | str | None) -
     return lambda tx: give_page(tx.session, noun, form, tenant_id=tenant_id, after=after)
 
 
-def _note(verb: str, subject: dict[str, Any], tenant: str) -> UUID:
+def _note(verb: str, subject: dict[str, Any], tenant: str) -> Noted:
     """Keep that somebody does this, before it is done."""
 
-    def work(tx: Tx) -> UUID:
+    def work(tx: Tx) -> Noted:
         tenant_id = get_tenant(tx.session, name=tenant)
-        record_action(tx.session, tenant_id=tenant_id, actor=actor(), verb=verb, subject=subject, reason="", now=tx.now)
-        return tenant_id
+        action_id = record_action(
+            tx.session, tenant_id=tenant_id, actor=actor(), verb=verb, subject=subject, reason="", now=tx.now
+        )
+        return Noted(tenant_id, action_id)
 
     return transact(work)

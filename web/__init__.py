@@ -10,7 +10,7 @@ from flask.json.provider import JSONProvider
 from flask_smorest import Api
 
 from web import auth, envelope, problems
-from web.api import events, history, pauses, reasons, recipients
+from web.api import events, history, pauses, reasons, recipients, suppressions
 from web.edge import health, metrics, receipts
 from web.edge.docs import make_docs
 from web.reading import BATCH_BYTES
@@ -60,6 +60,7 @@ def create_app() -> Flask:
     for blueprint in (
         events.blueprint,
         recipients.blueprint,
+        suppressions.blueprint,
         history.blueprint,
         reasons.blueprint,
         pauses.blueprint,

@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 
 from app.desk.cancel import NoSuchEvent
 from app.desk.pause import NoSuchRoute
+from app.desk.suppress import NoSuchSuppression
 from app.flows.together import Interrupted
 from app.ground.db import CommitUnknown, DatabaseAway, Raced
 from app.ground.errors import DaybookError
@@ -70,6 +71,7 @@ PROBLEMS: Final[Mapping[str, Kind]] = {
     "cannot_render": Kind(422, "The template refuses this data"),
     "empty_text": Kind(422, "The template gives an empty text with this data"),
     "unknown_route": Kind(422, "There is no route of this name"),
+    "unknown_suppression": Kind(422, "There is no suppression of this id"),
 }
 
 BY_STATUS: Final[Mapping[int, str]] = {
@@ -85,6 +87,7 @@ BY_ERROR: Final[Mapping[type[DaybookError], str]] = {
     NoSuchEvent: "not_found",
     NoSuchRecipient: "not_found",
     NoSuchRoute: "unknown_route",
+    NoSuchSuppression: "unknown_suppression",
     UnknownCursor: "unknown_cursor",
     DatabaseAway: "database_away",
     CommitUnknown: "database_away",

@@ -14,8 +14,9 @@ from app.people.contacts import InvalidNumber, Number, read_number
 from app.people.persons import Addressee, NotKept
 from app.people.preferences import NewPreference
 from app.people.recipients import NewRecipient
+from app.people.suppressions import NewSuppression, Whom, read_fingerprint
 from models.people import CONSENT_KIND
-from policy.words import Category, Channel
+from policy.words import Category, Channel, SuppressedBy
 from policy.zones import find_zone
 
 LOCALE: Final = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,4}")
@@ -25,6 +26,10 @@ RECIPIENT_FIELDS: Final = ("sms", "time_zone", "locale")
 CONSENT_FIELDS: Final = ("sms", "channel", "category", "act", "kind", "captured_at", "expires_at", "wording", "source")
 PREFERENCE_FIELDS: Final = ("channel", "category", "wanted", "at")
 
+SUPPRESSION_ACTS: Final = ("suppress", "lift")
+SUPPRESSION_FIELDS: Final = ("sms", "channel", "category", "everything", "source", "reason")
+LISTED_FIELDS: Final = ("sms", "fingerprint", "channel", "category", "everything", "act", "source", "at", "reason")
+
 ReadNumber = Callable[[str], Number]
 
 WHY: Final[Mapping[NotKept, tuple[str, str, str]]] = {
@@ -32,6 +37,7 @@ WHY: Final[Mapping[NotKept, tuple[str, str, str]]] = {
     NotKept.ERASED: ("recipient_erased", "this recipient was erased", "ref"),
     NotKept.IN_THE_FUTURE: ("invalid_field", "lies in the future", "captured_at"),
     NotKept.ENDED_BEFORE: ("invalid_field", "must lie after captured_at", "expires_at"),
+    NotKept.NOTHING_STANDS: ("invalid_field", "nothing stands that this source said before, and that this could lift", "act"),
 }
 """Why something was not kept -> a code of the catalogue, words, and the field it is about."""
 
@@ -103,8 +109,8 @@ class _Reader:
         self.wrong(name, "must be an RFC 3339 time with a zone, like 2026-12-01T18:00:00Z")
         return None
 
-    def flag(self, name: str) -> bool:
-        value = self.raw.get(name)
+    def flag(self, name: str, *, default: bool | None = None) -> bool:
+        value = self.raw.get(name, default)
         if not isinstance(value, bool):
             self.wrong(name, "must be true or false")
             return False
@@ -122,6 +128,15 @@ class _Reader:
         except InvalidNumber as error:
             self.wrong(name, str(error), "invalid_number")
             return None
+
+    def fingerprint(self, name: str) -> bytes | None:
+        value = self.raw.get(name)
+        if value is None:
+            return None
+        read = read_fingerprint(value) if isinstance(value, str) else None
+        if read is None:
+            self.wrong(name, "must be a fingerprint of this Daybook, as an export writes it")
+        return read
 
     def zone(self, name: str) -> str | None:
         value = self.raw.get(name)
@@ -192,6 +207,50 @@ def read_preference_of(
     about = Addressee(ref, _channel(reader), reader.number("sms"))
     category, wanted, at = reader.word("category", tuple(Category)), reader.flag("wanted"), reader.instant("at", required=dated)
     return reader.problems or NewPreference(about, category, wanted, at)
+
+
+def read_suppression_of(raw: object, *, ref: str | None) -> NewSuppression | list[Problem]:
+    """Read that somebody is not to be contacted, and why: the person, or the number that it names."""
+    if not isinstance(raw, dict):
+        return [Problem("invalid_field", "must be an object")]
+    reader = _Reader(raw)
+    reader.only(SUPPRESSION_FIELDS)
+    about = Whom(_channel(reader), ref, reader.number("sms"))
+    if ref is None and raw.get("sms") is None:
+        reader.wrong("sms", "is needed: this names nobody")
+    category, everything = _reach(reader)
+    source, reason = reader.word("source", tuple(SuppressedBy)) or SuppressedBy.API, reader.text("reason", required=True)
+    return reader.problems or NewSuppression(about, category, everything, "suppress", source, None, reason)
+
+
+def read_listed_of(
+    raw: Mapping[str, object], *, ref: str | None, number_of: ReadNumber = read_number
+) -> NewSuppression | list[Problem]:
+    """Read one line of a suppression list, which says when and by whom it was said."""
+    reader = _Reader(raw, number_of=number_of)
+    reader.only(LISTED_FIELDS)
+    about = Whom(_channel(reader), ref, reader.number("sms"), reader.fingerprint("fingerprint"))
+    named = [name for name in ("sms", "fingerprint") if raw.get(name) is not None]
+    if ref is None and not named:
+        reader.wrong("sms", "is needed, or a ref: this names nobody")
+    if len(named) > 1:
+        reader.wrong("fingerprint", "stands for an address, and cannot stand beside one")
+    act = reader.word("act", SUPPRESSION_ACTS) or "suppress"
+    category, everything = _reach(reader)
+    if act == "lift" and everything:
+        reader.wrong("everything", "a lift takes back what was said, however far that reached")
+    source, at = reader.word("source", tuple(SuppressedBy), required=True), reader.instant("at", required=True)
+    reason = reader.text("reason")
+    if reader.problems or source is None:
+        return reader.problems
+    return NewSuppression(about, category, everything, act, source, at, reason)
+
+
+def _reach(reader: _Reader) -> tuple[str | None, bool]:
+    category, everything = reader.word("category", tuple(Category)), reader.flag("everything", default=False)
+    if everything and category is not None:
+        reader.wrong("everything", "covers every category, so it cannot name one")
+    return category, everything
 
 
 def _channel(reader: _Reader) -> str:

@@ -109,7 +109,8 @@ def put_preferences(ref: str) -> object:
     return as_caller(PUT_PREFERENCES.scope, lambda tx, caller: _prefer(tx, caller, ref, asked()))
 
 
-def _ref(text: str) -> str:
+def read_ref_of(text: str) -> str:
+    """Read the ref that stands in the path."""
     read = read_ref(text)
     if isinstance(read, str):
         return read
@@ -118,21 +119,21 @@ def _ref(text: str) -> str:
 
 
 def _read_recipient(ref: str) -> NewRecipient:
-    read = read_recipient_of(read_json(EVENT_BYTES), ref=_ref(ref))
+    read = read_recipient_of(read_json(EVENT_BYTES), ref=read_ref_of(ref))
     if isinstance(read, NewRecipient):
         return read
     raise refusal_of(read)
 
 
 def _read_consent(ref: str) -> NewConsent:
-    read = read_consent_of(read_json(EVENT_BYTES), ref=_ref(ref))
+    read = read_consent_of(read_json(EVENT_BYTES), ref=read_ref_of(ref))
     if isinstance(read, NewConsent):
         return read
     raise refusal_of(read)
 
 
 def _read_preferences(ref: str) -> list[NewPreference]:
-    raw, ref = read_json(EVENT_BYTES), _ref(ref)
+    raw, ref = read_json(EVENT_BYTES), read_ref_of(ref)
     asked = raw.get("preferences") if isinstance(raw, dict) else None
     if not isinstance(asked, list) or not 1 <= len(asked) <= PREFERENCE_COUNT:
         raise refusal_of([Problem("invalid_field", f"must be a list of 1 to {PREFERENCE_COUNT} preferences", "/preferences")])

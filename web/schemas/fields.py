@@ -38,6 +38,16 @@ class Instant(fields.AwareDateTime):
         return None if value is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+class Flag(fields.Boolean):
+    """True or false, and nothing that passes for them elsewhere."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> bool:  # noqa: ANN401 - marshmallow's
+        del attr, data, kwargs
+        if isinstance(value, bool):
+            return value
+        raise self.make_error("invalid", input=value)
+
+
 def text(*, required: bool = False, description: str = "", example: str = "") -> fields.String:
     """Make a field for a short printable text."""
     metadata = {k: v for k, v in (("description", description), ("example", example)) if v}

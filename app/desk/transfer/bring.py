@@ -71,12 +71,15 @@ def read_page(noun: Noun, lines: Sequence[Line], *, region: str | None, refs: di
     return Asked(items, mistakes)
 
 
-def keep_page(session: Session, noun: Noun, asked: Asked, *, tenant_id: UUID, actor: str, now: datetime) -> Brought:
-    """Keep the well-formed items of a page; keeping it again keeps nothing new."""
+def keep_page(
+    session: Session, noun: Noun, asked: Asked, *, tenant_id: UUID, actor: str, action_id: UUID, now: datetime
+) -> Brought:
+    """Keep the well-formed items of a page, which follow from an action; keeping it again keeps nothing new."""
     brought = Brought(mistakes=list(asked.mistakes))
     if not asked.items:
         return brought
-    results = noun.record(session, [item for _, item in asked.items], tenant_id=tenant_id, actor=actor, now=now)
+    record = noun.record(action_id)
+    results = record(session, [item for _, item in asked.items], tenant_id=tenant_id, actor=actor, now=now)
     for (number, _), result in zip(asked.items, results, strict=True):
         if isinstance(result, NotKept):
             brought.mistakes.append(_mistake(number, problem_of(result, instant=noun.instant)))
@@ -84,6 +87,7 @@ def keep_page(session: Session, noun: Noun, asked: Asked, *, tenant_id: UUID, ac
             brought.new += 1
         else:
             brought.known += 1
+    brought.mistakes.sort(key=lambda mistake: mistake.line)
     return brought
 
 
@@ -91,7 +95,8 @@ def _item(noun: Noun, line: Line, region: str | None, refs: dict[str, int]) -> I
     if line.mistake is not None:
         return [Problem("invalid_field", line.mistake)]
     fields: Mapping[str, Any] = {name: value for name, value in line.fields.items() if name != "ref"}
-    ref = read_ref(line.fields.get("ref"))
+    nameless = line.fields.get("ref") is None and noun.names != ("ref",)
+    ref = "" if nameless else read_ref(line.fields.get("ref"))
     if isinstance(ref, list):
         return ref
     read = noun.read(fields, ref, partial(read_number, default_region=region))

@@ -17,6 +17,8 @@ from app.ground.errors import DaybookError
 
 LINE_LENGTH: Final = 64 * 1024
 TRUTH: Final = {"true": True, "false": False}
+FLAGS: Final = frozenset({"wanted", "everything"})
+"""The columns that are no text."""
 
 
 class Form(StrEnum):
@@ -39,8 +41,10 @@ class Line:
     mistake: str | None = None
 
 
-def read_lines(path: Path, form: Form, columns: Sequence[str]) -> Iterator[Line]:
+def read_lines(path: Path, form: Form, columns: Sequence[str], *, names: Sequence[str] = ("ref",)) -> Iterator[Line]:
     """Read a file's lines, without those that are empty; BadHeader when a CSV file does not begin with its columns.
+
+    One column of `names` has to be among them: it says whom a line is about.
 
     No value that we take holds a line break, so a quote that nobody closed ends with its own line, and the
     numbers are those that an editor shows.
@@ -50,7 +54,7 @@ def read_lines(path: Path, form: Form, columns: Sequence[str]) -> Iterator[Line]
         numbered = _split(text)
         match form:
             case Form.CSV:
-                yield from _rows(numbered, columns)
+                yield from _rows(numbered, columns, names)
             case Form.JSONL:
                 yield from (_object(number, line) for number, line in numbered)
 
@@ -69,8 +73,8 @@ def _split(text: TextIO) -> Iterator[tuple[int, str | None]]:
         yield number, None
 
 
-def _rows(numbered: Iterator[tuple[int, str | None]], columns: Sequence[str]) -> Iterator[Line]:
-    header = _header(next(numbered, None), columns)
+def _rows(numbered: Iterator[tuple[int, str | None]], columns: Sequence[str], needed: Sequence[str]) -> Iterator[Line]:
+    header = _header(next(numbered, None), columns, needed)
     for number, text in numbered:
         if text is None:
             yield Line(number, mistake=f"is longer than {LINE_LENGTH} characters")
@@ -84,23 +88,22 @@ def _rows(numbered: Iterator[tuple[int, str | None]], columns: Sequence[str]) ->
             yield Line(number, mistake=f"has {len(cells)} cells, and the header {len(header)}")
             continue
         named = ((name, read_cell(cell)) for name, cell in zip(header, cells, strict=True) if cell != "")
-        # Only one of our columns is no text.
-        yield Line(number, {name: TRUTH.get(cell.lower(), cell) if name == "wanted" else cell for name, cell in named})
+        yield Line(number, {name: TRUTH.get(cell.lower(), cell) if name in FLAGS else cell for name, cell in named})
 
 
-def _header(first: tuple[int, str | None] | None, columns: Sequence[str]) -> list[str]:
+def _header(first: tuple[int, str | None] | None, columns: Sequence[str], needed: Sequence[str]) -> list[str]:
     try:
         names = [name.strip() for name in _cells((first and first[1]) or "")]
     except csv.Error:
         names = []
     unknown = [place for place, name in enumerate(names, start=1) if name not in columns]
-    if "ref" in names and not unknown and len(set(names)) == len(names):
+    if set(needed) & set(names) and not unknown and len(set(names)) == len(names):
         return names
     # The names are not quoted: without a header the first line is somebody's address.
     places = ", ".join(map(str, unknown)) if unknown else "none"
-    known = ", ".join(columns)
+    known, one = ", ".join(columns), " or ".join(f"`{name}`" for name in needed)
     raise BadHeader(
-        f"the first line must name columns, each once and `ref` among them, of: {known}. Columns that are not: {places}"
+        f"the first line must name columns, each once and {one} among them, of: {known}. Columns that are not: {places}"
     )
 
 
