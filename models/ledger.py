@@ -103,6 +103,8 @@ class Intent(Base):
         Index("uq_intent_holder", "tenant_id", "business_key", "channel", unique=True, postgresql_where=text("holds_key")),
         Index(None, "event_id"),
         Index("ix_intent_open", "expires_at", "id", postgresql_where=text("closed_at IS NULL")),
+        # Not by state: an index that speaks of it would make every change of state write to all indexes.
+        Index("ix_intent_close_requested", "tenant_id", "id", postgresql_where=text("close_requested_at IS NOT NULL")),
         one_of("channel", Channel),
         one_of("category", Category),
         one_of("state", IntentState),
@@ -194,6 +196,12 @@ class Attempt(Base):
         Index("ix_attempt_next_check", "next_check_at", "id", postgresql_where=text("next_check_at IS NOT NULL")),
         Index("ix_attempt_queued", "id", postgresql_where=text("state = 'queued'")),
         Index("ix_attempt_doubtful", "route_id", postgresql_where=text("state = 'unknown' AND next_check_at IS NOT NULL")),
+        Index(
+            "ix_attempt_contradicted",
+            "tenant_id",
+            "id",
+            postgresql_where=text("state = 'delivered' AND error_class IS NOT NULL"),
+        ),
         one_of("state", AttemptState),
         one_of("error_class", ErrorClass),
         CheckConstraint("(price IS NULL) = (currency IS NULL)", name="price"),
@@ -243,6 +251,7 @@ class Observation(Base):
 
     __table_args__ = (
         Index(None, "attempt_id"),
+        Index("ix_observation_conflict", "tenant_id", "id", postgresql_where=text("conflict")),
         one_of("source", Source),
         one_of("state", AttemptState),
         one_of("judgement", Judgement),
@@ -269,7 +278,12 @@ class Transition(Base):
     cause_id: Mapped[UUID | None]
     at: Mapped[datetime]
 
-    __table_args__ = (UniqueConstraint("intent_id", "n"), Index(None, "event_id"), one_of("state", PublicState))
+    __table_args__ = (
+        UniqueConstraint("intent_id", "n"),
+        Index(None, "event_id"),
+        Index("ix_transition_after_cancel", "tenant_id", "id", postgresql_where=text("from_state = 'cancelled'")),
+        one_of("state", PublicState),
+    )
 
 
 class FeedEntry(Base):

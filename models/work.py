@@ -207,8 +207,13 @@ class Review(Base):
     opened_at: Mapped[datetime]
     settled_at: Mapped[datetime | None]
     settled_as: Mapped[str | None]
+    """heard, when an outcome answered it; else how a person settled it."""
+    settled_by: Mapped[str | None]
+    settled_action_id: Mapped[UUID | None]
+    settled_reason: Mapped[str | None]
 
     __table_args__ = (
+        Index("ix_review_open", "tenant_id", "id", postgresql_where=text("settled_at IS NULL")),
         Index("uq_review_open", "attempt_id", unique=True, postgresql_where=text("settled_at IS NULL")),
         Index(None, "intent_id"),
     )

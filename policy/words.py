@@ -106,6 +106,17 @@ class Source(StrEnum):
     RECONCILE = "reconcile"
 
 
+class Settlement(StrEnum):
+    """How a person settles an open question."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    RESEND = "resend"
+    """Try again, at the price of a possible second text; a parked row is let go."""
+    LEAVE = "leave"
+    """Leave it in doubt, for good; what is still heard counts."""
+
+
 class Reason(StrEnum):
     """The published catalogue: every public state's reason is one of these or an error class."""
 
@@ -148,6 +159,7 @@ class Reason(StrEnum):
     NO_RECEIPT = "no_receipt"
     HORIZON = "horizon"
     NOT_FOUND = "not_found"
+    SETTLED = "settled"
     LOST_LEASES = "lost_leases"
     ARTIFACT_MISMATCH = "artifact_mismatch"
 
@@ -196,6 +208,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     Reason.NO_RECEIPT: ("no outcome was heard before the horizon, on a route that gives none reliably", "nothing"),
     Reason.HORIZON: ("no outcome was heard before the horizon", "settle the review"),
     Reason.NOT_FOUND: ("the carrier, asked twice, does not know the message", "settle the review, or nothing if it is closed"),
+    Reason.SETTLED: ("nobody heard how it ended, and a person settled it as failed", "nothing"),
     Reason.LOST_LEASES: ("five workers in a row lost this row", "look at the workers' log, then settle the review"),
     Reason.ARTIFACT_MISMATCH: ("the text rendered at handoff is not the one that was accepted", "settle the review"),
     ErrorClass.PERMANENT_RECIPIENT: ("the carrier says that this number cannot be reached", "correct the number"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -26,9 +26,8 @@ def record_action(
     now: datetime,
 ) -> UUID:
     """Keep one operator action; return its id, the cause of what follows, which may have been made before."""
-    action_id = action_id or new_id()
     row = {
-        "id": action_id,
+        "id": action_id or new_id(),
         "tenant_id": tenant_id,
         "actor": actor,
         "verb": verb,
@@ -36,5 +35,11 @@ def record_action(
         "reason": reason,
         "at": now,
     }
-    run_together(session, [insertion(OperatorAction, [row])])
-    return action_id
+    return record_actions(session, [row])[0]
+
+
+def record_actions(session: Session, actions: Sequence[Mapping[str, Any]]) -> list[UUID]:
+    """Keep operator actions laid out as rows, in one statement; return their ids in order."""
+    if actions:
+        run_together(session, [insertion(OperatorAction, actions)])
+    return [action["id"] for action in actions]

@@ -84,11 +84,14 @@ def running_pauses(session: Session, *, tenant_id: UUID) -> list[Any]:
 
 
 def _route(session: Session, tenant_id: UUID, scope: Scope) -> UUID | None:
-    if scope.route is None:
-        return None
-    found = rows(session, ROUTE, tenant=tenant_id, name=scope.route)
+    return None if scope.route is None else get_route(session, tenant_id, scope.route)
+
+
+def get_route(session: Session, tenant_id: UUID, name: str) -> UUID:
+    """Name a tenant's route by its id; NoSuchRoute when it has none of this name."""
+    found = rows(session, ROUTE, tenant=tenant_id, name=name)
     if not found:
-        raise NoSuchRoute(f"there is no route named {scope.route!r}")
+        raise NoSuchRoute(f"there is no route named {name!r}")
     route_id: UUID = found[0].id
     return route_id
 

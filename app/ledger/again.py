@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy.orm import Session
 
@@ -30,8 +31,18 @@ class Again:
     change: Change
 
     @classmethod
-    def after(cls, books: Books, intent: Any, before: Any, *, lane: Lane, not_before: datetime, now: datetime) -> Again:  # noqa: ANN401 - locked rows
-        """Lay out the attempt that follows `before`, with the text as it was counted at acceptance."""
+    def after(
+        cls,
+        books: Books,
+        intent: Any,  # noqa: ANN401 - a locked row
+        before: Any,  # noqa: ANN401 - a locked row
+        *,
+        lane: Lane,
+        not_before: datetime,
+        action_id: UUID | None,
+        now: datetime,
+    ) -> Again:
+        """Lay out the attempt that follows `before`, with the text as it was counted at acceptance; `action_id`: a person's."""
         attempt_id = new_id()
         common = {"tenant_id": intent.tenant_id, "event_id": intent.event_id, "intent_id": intent.id}
         attempt = attempt_row(common, attempt_id, ordinal=before.ordinal + 1, route_id=before.route_id, now=now)
@@ -64,8 +75,8 @@ class Again:
             PublicState.DEFERRED,
             before=None,
             reason=Reason.RETRY,
-            cause=Source.RECONCILE,
-            cause_id=None,
+            cause=Source.RECONCILE if action_id is None else Source.OPERATOR,
+            cause_id=action_id,
             next_at=not_before,
         )
         return cls(attempt, outbox, change)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -114,7 +114,7 @@ class Desk:
         changes = []
         for told in heard.applied:
             public = PUBLIC[told.state]
-            reason = Reason.DELIVERED if public is PublicState.DELIVERED else told.error_class or told.reason
+            reason = Reason.DELIVERED if public is PublicState.DELIVERED else told.reason or told.error_class
             if public is PublicState.FAILED and reason is None:
                 reason = ErrorClass.UNCLASSIFIED
             change = change_of(
@@ -269,9 +269,10 @@ class Desk:
     def _settle_failed(self, intent_id: UUID, attempts: Sequence[Any], last: Heard) -> None:
         intent = self.books.intents[intent_id]
         error_class = last.error_class or ErrorClass.UNCLASSIFIED
-        rules = self.rules.get(last.attempt.id)
-        if rules is None or intent.close_requested_at is not None:
-            self.endings[intent_id] = error_class
+        rules, told = self.rules.get(last.attempt.id), last.applied[-1]
+        # A person who wants another attempt says so.
+        if rules is None or intent.close_requested_at is not None or told.source is Source.OPERATOR:
+            self.endings[intent_id] = told.reason or error_class
             return
         ended = [
             Ended(
@@ -280,7 +281,7 @@ class Desk:
             for a in attempts
             if self.state_of(a) is AttemptState.FAILED
         ]
-        wait = last.applied[-1].retry_after_seconds
+        wait = told.retry_after_seconds
         answer = may_retry(
             rules.retry,
             ended=ended,
@@ -296,11 +297,18 @@ class Desk:
             case NoRetry():
                 self.endings[intent_id] = error_class
 
-    def retry(self, intent: Any, before: Any, not_before: datetime) -> None:  # noqa: ANN401 - locked rows
-        """Give a locked intent another attempt after `before`, due from `not_before` on."""
+    def resend(self, asked: Mapping[UUID, UUID]) -> None:
+        """Try these locked attempts again although nobody knows of them: a person said so (attempt id -> the action's)."""
+        self.rules |= self._rules_of(sorted(asked)) if asked else {}
+        for attempt_id, action_id in sorted(asked.items()):
+            attempt = self.books.attempts[attempt_id]
+            self.retry(self.books.intents[attempt.intent_id], attempt, self.now, action_id=action_id)
+
+    def retry(self, intent: Any, before: Any, not_before: datetime, *, action_id: UUID | None = None) -> None:  # noqa: ANN401 - locked rows
+        """Give a locked intent another attempt after `before`, due from `not_before` on; by a rule, or by a person's act."""
         rules = self.rules.get(before.id)
         lane = (rules.lane if rules else None) or LANES[Category(intent.category)]
-        again = Again.after(self.books, intent, before, lane=lane, not_before=not_before, now=self.now)
+        again = Again.after(self.books, intent, before, lane=lane, not_before=not_before, action_id=action_id, now=self.now)
         self.retries.append(again)
         self.later.append(again.change)
 

@@ -14,7 +14,7 @@ from app.ledger.books import Books
 from app.ledger.transition import Change, change_of, record, waiting_state
 from models.work import Review
 from policy.states import PublicState
-from policy.words import Reason
+from policy.words import Reason, Source
 
 # One open review per attempt: a second cause of doubt finds the first question still open.
 ONCE = "ON CONFLICT (attempt_id) WHERE settled_at IS NULL DO NOTHING"
@@ -23,6 +23,11 @@ PARK = """
 UPDATE outbox o SET due_at = 'infinity', lease = NULL, leased_until = NULL, reason = n.reason
 FROM json_to_recordset(%(new)s::json) AS n (id uuid, reason text)
 WHERE o.attempt_id = n.id
+"""
+
+RELEASE = """
+UPDATE outbox SET due_at = %(now)s, reason = NULL, lost_lease_count = 0
+WHERE attempt_id = ANY(%(ids)s::uuid[]) AND due_at = 'infinity'
 """
 
 
@@ -43,6 +48,9 @@ def open_reviews(session: Session, books: Books, causes: Mapping[UUID, str], *, 
                 "opened_at": now,
                 "settled_at": None,
                 "settled_as": None,
+                "settled_by": None,
+                "settled_action_id": None,
+                "settled_reason": None,
             }
         )
     if new:
@@ -55,6 +63,29 @@ def park(session: Session, books: Books, causes: Mapping[UUID, Reason], *, now: 
     rows(session, PARK, new=as_json([{"id": i, "reason": causes[i]} for i in ids]))
     open_reviews(session, books, dict(causes), now=now)
     record(session, [_change(books, i, causes[i]) for i in ids], now=now)
+
+
+def release(session: Session, books: Books, actions: Mapping[UUID, UUID], *, now: datetime) -> None:
+    """Let locked parked attempts go again, due now, by an operator's act (attempt id -> the action's)."""
+    ids = sorted(actions)
+    if not ids:
+        return
+    rows(session, RELEASE, ids=ids, now=now)
+    intents = {i: books.intents[books.attempts[i].intent_id] for i in ids}
+    changes = [
+        change_of(
+            books,
+            i,
+            intent,
+            PublicState.QUEUED,
+            before=waiting_state(intent),
+            reason=None,
+            cause=Source.OPERATOR,
+            cause_id=actions[i],
+        )
+        for i, intent in intents.items()
+    ]
+    record(session, changes, now=now)
 
 
 def _change(books: Books, attempt_id: UUID, reason: Reason) -> Change:

@@ -81,6 +81,7 @@ WHERE NOT EXISTS (SELECT FROM observation o
   AND NOT (p.not_found_count >= 2 AND v.document #>> ARRAY['categories', i.category, 'ambiguity', 'not_found'] = 'resend')
   AND NOT EXISTS (SELECT FROM operator_action w
                   WHERE w.tenant_id = a.tenant_id AND w.verb NOT IN ('cancel', 'pause', 'resume')
+                    AND coalesce(w.subject ->> 'as', 'resend') = 'resend'
                     AND w.at <= a.created_at + %(lock_wait)s
                     AND (w.subject ->> 'attempt_id' = p.id::text OR w.subject ->> 'intent_id' = a.intent_id::text
                          OR w.subject ->> 'event_id' = a.event_id::text))
