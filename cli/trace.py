@@ -110,6 +110,7 @@ class _Story:
             yield self._attempt(attempt)
         for review in (r for r in self.found.reviews if r.intent_id == intent.id):
             settled = f"settled as {review.settled_as} {self._at(review.settled_at)}" if review.settled_at else "open"
+            settled += f" by {review.settled_by} ({review.settled_reason})" if review.settled_by else ""
             yield Padding(Text(f"review {review.cause}, opened {self._at(review.opened_at)}: {settled}"), (0, 0, 0, 2))
 
     def _history(self, transitions: Sequence[Any]) -> RenderableType:

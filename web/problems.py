@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 
 from app.desk.cancel import NoSuchEvent
 from app.desk.pause import NoSuchRoute
+from app.desk.settle import AlreadySettled, CannotSettle, CountChanged, NoSuchReview, PersonalReason
 from app.desk.suppress import NoSuchSuppression
 from app.flows.together import Interrupted
 from app.ground.db import CommitUnknown, DatabaseAway, Raced
@@ -45,6 +46,9 @@ PROBLEMS: Final[Mapping[str, Kind]] = {
     "not_authentic": Kind(403, "The call does not verify as the carrier's"),
     "not_found": Kind(404, "There is nothing here"),
     "method_not_allowed": Kind(405, "This method is not allowed here"),
+    "already_settled": Kind(409, "Somebody, or an outcome, settled this first"),
+    "count_changed": Kind(409, "The group is not what was counted: count it again"),
+    "cannot_settle": Kind(409, "This question cannot be settled so"),
     "too_large": Kind(413, "The body is larger than this takes"),
     "unsupported_media_type": Kind(415, "The body must be application/json"),
     "internal": Kind(500, "Something went wrong on our side"),
@@ -85,15 +89,23 @@ BY_STATUS: Final[Mapping[int, str]] = {
 
 BY_ERROR: Final[Mapping[type[DaybookError], str]] = {
     NoSuchEvent: "not_found",
+    NoSuchReview: "not_found",
     NoSuchRecipient: "not_found",
     NoSuchRoute: "unknown_route",
     NoSuchSuppression: "unknown_suppression",
+    PersonalReason: "personal_value",
+    AlreadySettled: "already_settled",
+    CountChanged: "count_changed",
+    CannotSettle: "cannot_settle",
     UnknownCursor: "unknown_cursor",
     DatabaseAway: "database_away",
     CommitUnknown: "database_away",
     Interrupted: "database_away",
     Raced: "busy",
 }
+
+# Their words are ours alone, and say what the code does not.
+TELLING: Final = (AlreadySettled, CountChanged, CannotSettle)
 
 
 class Refusal(DaybookError):
@@ -154,7 +166,7 @@ def _answer_known(error: DaybookError) -> Response:
     code = next(code for kind, code in BY_ERROR.items() if isinstance(error, kind))
     if PROBLEMS[code].status >= PROBLEMS["internal"].status:
         log.error("database_trouble", cause=type(error).__name__)
-    return answer_refusal(Refusal(code))
+    return answer_refusal(Refusal(code, str(error) if isinstance(error, TELLING) else ""))
 
 
 def _answer_werkzeug(error: HTTPException) -> Response:

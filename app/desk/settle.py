@@ -20,6 +20,7 @@ from app.ledger.books import Books, lock_books
 from app.ledger.close import Closing, close_intents
 from app.ledger.consequences import Desk
 from app.ledger.observe import Told, observe
+from app.ledger.request import LOOKS_PERSONAL
 from app.ledger.review import release
 from policy.settle import Act, Question, WhyNot, act_of
 from policy.states import AttemptState
@@ -47,6 +48,10 @@ UPDATE review r SET settled_at = %(now)s, settled_as = %(settlement)s, settled_b
 FROM json_to_recordset(%(new)s::json) AS n (id uuid, action_id uuid)
 WHERE r.id = n.id AND r.settled_at IS NULL
 """
+
+
+class PersonalReason(DaybookError):
+    """The reason holds an address, and would be kept in clear."""
 
 
 class NoSuchReview(DaybookError):
@@ -81,11 +86,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person says of open questions, and why."""
+    """What a person says of open questions, and why; PersonalReason if that names an address."""
 
     settlement: Settlement
     reason: str
     actor: str
+
+    def __post_init__(self) -> None:
+        if LOOKS_PERSONAL.search(self.reason):
+            raise PersonalReason("the reason is kept in clear: it must not hold an address")
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,10 +194,16 @@ LOOKS: Final = (
         "parked",
         W,
         "{count} parked ({label}): nobody may claim them",
-        "settle their reviews; `daybook trace` says what happened",
+        "`daybook trace` says what happened; `daybook review settle` lets them go, or gives them up",
         PARKED,
     ),
-    _Look("reviews_open", W, "{count} open reviews: {label}", "settle them; `daybook trace` says what is known", REVIEWS),
+    _Look(
+        "reviews_open",
+        W,
+        "{count} open reviews: {label}",
+        "`daybook review list --each`, `daybook trace` says what is known, `daybook review settle`",
+        REVIEWS,
+    ),
     _Look(
         "prepared_late",
         W,

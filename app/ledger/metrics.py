@@ -37,7 +37,10 @@ WHERE a.state = 'unknown' AND a.next_check_at IS NOT NULL GROUP BY r.name
 
 RECEIPTS = "SELECT status AS label, count(*) AS count FROM receipt WHERE status IN ('waiting', 'unmatched') GROUP BY status"
 REFUSED = "SELECT count(*) AS count FROM refused_receipt"
-REVIEWS = "SELECT cause AS label, count(*) AS count FROM review WHERE settled_at IS NULL GROUP BY cause"
+REVIEWS = """
+SELECT cause AS label, count(*) AS count, extract(epoch FROM %(now)s - min(opened_at))::float8 AS oldest
+FROM review WHERE settled_at IS NULL GROUP BY cause
+"""
 
 # The lowest pending id stands for the oldest: both are made together, and one look-up is enough.
 FEED_LAG = """
@@ -107,6 +110,10 @@ class _Books(Collector):
         yield _gauge("receipts_waiting", "Receipts kept and not yet observed.", receipts.get("waiting", 0))
         yield _gauge("receipts_refused", "Receipt calls kept that did not verify.", read.refused[0].count)
         yield _labelled("reviews_open", "Open questions to a person.", "cause", read.reviews)
+        oldest = GaugeMetricFamily("daybook_reviews_oldest_seconds", "How long the oldest question is open.", labels=["cause"])
+        for row in sorted(read.reviews, key=_label):
+            oldest.add_metric([row.label], max(0.0, row.oldest))
+        yield oldest
         yield _gauge(
             "feed_lag_seconds", "Age of the oldest transition without a place in the feed.", _seconds(read.feed_lag, 0.0)
         )

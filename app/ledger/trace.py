@@ -78,7 +78,7 @@ FROM transition t WHERE t.intent_id = ANY(%(intents)s::uuid[]) ORDER BY t.intent
 """
 
 REVIEWS = """
-SELECT v.id, v.intent_id, v.attempt_id, v.cause, v.opened_at, v.settled_at, v.settled_as
+SELECT v.id, v.intent_id, v.attempt_id, v.cause, v.opened_at, v.settled_at, v.settled_as, v.settled_by, v.settled_reason
 FROM review v WHERE v.intent_id = ANY(%(intents)s::uuid[]) ORDER BY v.opened_at, v.id
 """
 
