@@ -10,7 +10,7 @@ from flask.json.provider import JSONProvider
 from flask_smorest import Api
 
 from web import auth, envelope, problems
-from web.api import events, history, pauses, reasons, recipients, reviews, suppressions
+from web.api import events, history, pauses, reasons, recipients, reconciliation, reviews, suppressions
 from web.edge import health, metrics, receipts
 from web.edge.docs import make_docs
 from web.reading import BATCH_BYTES
@@ -65,6 +65,7 @@ def create_app() -> Flask:
         reasons.blueprint,
         pauses.blueprint,
         reviews.blueprint,
+        reconciliation.blueprint,
         receipts.blueprint,
         health.blueprint,
         metrics.blueprint,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from marshmallow import EXCLUDE, Schema, fields, validate
 
-from app.ledger.request import TEXT_LENGTH
+from app.ledger.request import RFC_3339, TEXT_LENGTH
 
 # As the one reader of requests has it: no control characters; half surrogate pairs are no JSON at all.
 PRINTABLE: Final = r"^[^\u0000-\u001f\u007f]*$"
@@ -36,6 +36,12 @@ class Instant(fields.AwareDateTime):
     def _serialize(self, value: datetime | None, attr: str | None, obj: Any, **kwargs: Any) -> str | None:  # noqa: ANN401 - marshmallow's
         del attr, obj, kwargs
         return None if value is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> datetime:  # noqa: ANN401 - marshmallow's
+        # Its own reader takes more forms than we publish.
+        if not isinstance(value, str) or not RFC_3339.fullmatch(value):
+            raise self.make_error("invalid", input=value, obj_type=self.OBJ_TYPE)
+        return super()._deserialize(value, attr, data, **kwargs)
 
 
 class Flag(fields.Boolean):
