@@ -61,7 +61,23 @@ def test_a_view_that_is_not_there_names_those_that_are(api: Api) -> None:
     assert all(view in problem_of(answer)["detail"] for view in View)
 
 
-@pytest.mark.parametrize("query", ["since=yesterday", "since=2026-12-01", "limit=0", "after=x", "sinse=2026-12-01T00:00:00Z"])
+def test_a_zone_that_postgres_does_not_know_is_an_instant_all_the_same(api: Api, joined: list[str]) -> None:
+    page = body_of(api.get(f"/v1/reconciliation/joined?since={quote('2020-01-01T00:00:00+23:59')}"))
+
+    assert page["count"] == len(joined)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=yesterday",
+        "since=2026-12-01",
+        "since=0001-01-01T00:00:00%2B10:00",
+        "limit=0",
+        "after=x",
+        "sinse=2026-12-01T00:00:00Z",
+    ],
+)
 def test_a_mistake_is_told(api: Api, query: str) -> None:
     assert api.get(f"/v1/reconciliation/joined?{query}").status_code == 422
 

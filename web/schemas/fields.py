@@ -41,7 +41,11 @@ class Instant(fields.AwareDateTime):
         # Its own reader takes more forms than we publish.
         if not isinstance(value, str) or not RFC_3339.fullmatch(value):
             raise self.make_error("invalid", input=value, obj_type=self.OBJ_TYPE)
-        return super()._deserialize(value, attr, data, **kwargs)
+        try:
+            # In UTC at once: Postgres takes no zone of a whole day, and one can push the ends of the calendar out of it.
+            return super()._deserialize(value, attr, data, **kwargs).astimezone(UTC)
+        except OverflowError as error:
+            raise self.make_error("invalid", input=value, obj_type=self.OBJ_TYPE) from error
 
 
 class Flag(fields.Boolean):
