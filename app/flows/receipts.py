@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from enum import StrEnum
 from uuid import UUID
@@ -17,8 +16,7 @@ from app.flows.routes import find_route
 from app.ground.db import CommitUnknown, DatabaseAway, Tx, transact
 from app.ground.log import log
 from app.ledger.observe import Told, observe
-from app.ledger.receipts import Kept, keep_receipt, keep_refused, keep_unreadable, mark_observed
-from app.ledger.routes import Route
+from app.ledger.receipts import keep_call, keep_refused, mark_observed
 
 
 class Taken(StrEnum):
@@ -39,7 +37,7 @@ def take_receipt(route_id: UUID, call: Call) -> Taken:
         transact(lambda tx: keep_refused(tx.session, route, call, cause="not_authentic", now=tx.now))
         log.warning("receipt_refused", route_id=str(route_id))
         return Taken.REFUSED
-    kept = transact(lambda tx: _keep(tx, route, call))
+    kept = transact(lambda tx: keep_call(tx.session, route, call, now=tx.now))
     log.info("receipt", receipt_id=str(kept.id), route_id=str(route_id), status=kept.status, duplicate=kept.duplicate)
     if kept.told:
         try:
@@ -54,12 +52,3 @@ def observe_receipt(tx: Tx, receipt_id: UUID, told: Sequence[Told]) -> None:
     """Observe a kept receipt and mark it so, in one transaction."""
     observe(tx.session, told, now=tx.now)
     mark_observed(tx.session, [receipt_id], now=tx.now)
-
-
-def _keep(tx: Tx, route: Route, call: Call) -> Kept:
-    try:
-        read = open_carrier(route.settings).read_receipt(call)
-    except (KeyError, ValueError):
-        digest = hashlib.sha256(call.query + b"\0" + call.body).hexdigest()
-        return keep_unreadable(tx.session, route, call, dedupe_key=f"unreadable/{digest}", now=tx.now)
-    return keep_receipt(tx.session, route, call, read, now=tx.now)

@@ -229,7 +229,7 @@ LOOKS: Final = (
         "receipts_refused",
         W,
         "route {label}: {count} receipt calls of the last day did not verify",
-        "compare the route's secret and public URL with the carrier's settings",
+        "compare the route's secret and public URL with the carrier's settings; then `daybook receipt replay`",
         REFUSED_RECEIPTS,
     ),
     _Look(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy.orm import Session
 
 from app.carriers.base import Call, ReadReceipt, Report
+from app.carriers.registry import open_carrier
 from app.ground.db import insertion, rows, run_together
 from app.ground.ids import AttemptId, ReceiptId, new_id
 from app.ground.keys import same_bytes
@@ -112,6 +114,16 @@ def keep_refused(session: Session, route: Route, call: Call, *, cause: str, now:
         "received_at": now,
     }
     run_together(session, [insertion(RefusedReceipt, [row]), (PRUNE_REFUSED, {"route": route.id, "kept": REFUSED_KEPT})])
+
+
+def keep_call(session: Session, route: Route, call: Call, *, now: datetime) -> Kept:
+    """Keep a verified call once: as the receipt that its carrier reads in it, or quarantined."""
+    try:
+        read = open_carrier(route.settings).read_receipt(call)
+    except (KeyError, ValueError):
+        digest = hashlib.sha256(call.query + b"\0" + call.body).hexdigest()
+        return keep_unreadable(session, route, call, dedupe_key=f"unreadable/{digest}", now=now)
+    return keep_receipt(session, route, call, read, now=now)
 
 
 def keep_unreadable(session: Session, route: Route, call: Call, *, dedupe_key: str, now: datetime) -> Kept:
