@@ -16,17 +16,15 @@ from app.ground.ids import new_id
 from app.ground.keys import KeyedHash, keyed_hash, same_bytes
 from app.ledger.decide import Wish
 from app.ledger.open import ORDER, Entries, Opening, open_intent
-from app.ledger.reached import Reached, left_open, reach
+from app.ledger.reached import Reached, addressee, left_open, reach
 from app.ledger.request import NewEvent, Problem
-from app.ledger.surroundings import Surroundings, grouped, statements, surroundings_of
+from app.ledger.surroundings import Surroundings, statements, surroundings_of
 from app.ledger.view import EventView, IntentView, public_state, read_events
-from app.people.contacts import Number, address_hash
-from app.people.persons import STORED
-from app.people.vault import VaultKey, new_vault_key, open_vault_key
+from app.people.contacts import address_hash
+from app.people.persons import Persons, persons_of, reads_of
 from app.render import CannotRender, body_for, render
 from models.base import Base
 from models.ledger import Event, Joining
-from models.people import Contact, PersonKey
 from policy.states import PublicState
 from policy.words import Category, Channel
 
@@ -41,18 +39,6 @@ SELECT name, version, category, variables, channels, bodies, default_locale,
 FROM template_version WHERE tenant_id = %(tenant)s AND name = ANY(%(names)s::text[])
 """
 
-PERSON_KEYS = """
-SELECT id, name, wrapped_key FROM person_key
-WHERE tenant_id = %(tenant)s AND kind = 'person' AND name = ANY(%(refs)s::text[])
-"""
-
-CONTACTS = """
-SELECT id, recipient_ref, channel, address_hash FROM contact
-WHERE tenant_id = %(tenant)s AND (recipient_ref, channel, address_hash) IN (
-    SELECT * FROM unnest(%(refs)s::text[], %(channels)s::text[], %(hashes)s::bytea[])
-)
-"""
-
 HOLDERS = """
 SELECT id, business_key, channel, state, reason, next_at FROM intent
 WHERE tenant_id = %(tenant)s AND holds_key AND business_key = ANY(%(keys)s::text[])
@@ -65,8 +51,6 @@ KEEP_HOLDERS = "SELECT id FROM intent WHERE id = ANY(%(ids)s::uuid[]) AND holds_
 # Without a policy in force nothing names a maximum age.
 DEFAULT_MAX_AGE: Final = timedelta(hours=24)
 WRITE_ORDER: Final[tuple[tuple[type[Base], str], ...]] = (
-    (PersonKey, "name"),
-    (Contact, "id"),
     (Event, "key"),
     *ORDER,
     (Joining, "event_id"),
@@ -93,10 +77,7 @@ class _Known:
     around: Surroundings
     events: dict[tuple[bool, str], Any]
     templates: dict[str, list[Any]]
-    keys: dict[str, VaultKey]
-    erased: set[str]
-    contacts: dict[tuple[str, str, bytes], UUID]
-    stored: dict[str, list[Any]]
+    persons: Persons
     holders: dict[tuple[str, str], IntentView]
     entries: Entries = field(default_factory=Entries)
     fresh: dict[tuple[bool, str], EventView] = field(default_factory=dict)
@@ -115,33 +96,32 @@ def accept(session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, s
             raise Raced("an intent closed while an event was joining it")
     if known.entries.by_table:
         try:
-            run_together(session, known.entries.statements(WRITE_ORDER))
+            run_together(session, [*known.persons.statements(), *known.entries.statements(WRITE_ORDER)])
         except errors.UniqueViolation as error:
             raise Raced("another acceptance wrote this key, person or contact first") from error
     return _with_duplicates(session, results, tenant_id=tenant_id)
 
 
 def _read(session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, source: str, now: datetime) -> _Known:
-    named = [(r.recipient_ref, address_hash(Channel.SMS, r.number.e164).digest) for r in requests if r.number is not None]
-    contacts_of = {"refs": [n[0] for n in named], "channels": [Channel.SMS.value] * len(named), "hashes": [n[1] for n in named]}
-    gates, complete, asked = [(tenant_id, n[1]) for n in named], len(named) == len(requests), left_open(requests)
+    gates = [(tenant_id, address_hash(Channel.SMS, r.number.e164).digest) for r in requests if r.number is not None]
+    are_known = len(gates) == len(requests)
+    people = reads_of([addressee(r) for r in requests], left_open(requests), tenant_id=tenant_id)
     params: dict[str, Any] = {"tenant": tenant_id}
     found = run_together(
         session,
         [
             (KNOWN_EVENTS, params | {"givens": [r.given_key is not None for r in requests], "keys": [r.key for r in requests]}),
             (TEMPLATES, params | {"names": sorted({r.template_name for r in requests})}),
-            *([(STORED, params | {"refs": asked})] if asked else []),  # before the keys: each address has its key then
-            (PERSON_KEYS, params | {"refs": sorted({r.recipient_ref for r in requests})}),
-            (CONTACTS, params | contacts_of),
             (HOLDERS, params | {"keys": sorted({r.business_key for r in requests})}),
-            *(statements([tenant_id], gates, now=now) if complete else []),
+            *people,
+            *(statements([tenant_id], gates, now=now) if are_known else []),
         ],
     )
-    stored = found.pop(2) if asked else []
-    events, templates, keys, contacts, holders, *around = found
-    if not complete:  # the gates of stored addresses are known by now
-        gates += [(tenant_id, bytes(s.address_hash)) for s in stored if s.id is not None]
+    events, templates, holders, *found = found
+    persons = persons_of(found[: len(people)], tenant_id=tenant_id, now=now)
+    around = found[len(people) :]
+    if not are_known:  # the gates of stored addresses are found by now
+        gates += [(tenant_id, stored.address_hash) for stored in persons.stored.values()]
         around = run_together(session, statements([tenant_id], gates, now=now))
     by_name: dict[str, list[Any]] = {}
     for template in templates:
@@ -153,10 +133,7 @@ def _read(session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, so
         around=surroundings_of(session, around),
         events={(e.key_given, e.key): e for e in events},
         templates=by_name,
-        keys={k.name: open_vault_key(k.id, k.wrapped_key) for k in keys if k.wrapped_key is not None},
-        erased={k.name for k in keys if k.wrapped_key is None},
-        contacts={(c.recipient_ref, c.channel, bytes(c.address_hash)): c.id for c in contacts},
-        stored=grouped(stored, lambda s: s.ref),
+        persons=persons,
         holders={
             (h.business_key, h.channel): IntentView(h.id, h.channel, public_state(h.state), h.reason, h.next_at, joined=True)
             for h in holders
@@ -178,7 +155,7 @@ def _accept_one(known: _Known, request: NewEvent) -> EventView | Refused | UUID:
     template = _template_of(known, request)
     if isinstance(template, Problem):
         return Refused((template,))
-    problems, reached = _problems_of(known, request, template), _reached(known, request)
+    problems, reached = _problems_of(known, request, template), reach(known.persons, request)
     if problems or isinstance(reached, Problem):
         return Refused((*problems, reached) if isinstance(reached, Problem) else tuple(problems))
     text = _text_of(request, reached, template)
@@ -235,12 +212,6 @@ def _problems_of(known: _Known, request: NewEvent, template: Any) -> list[Proble
     return problems
 
 
-def _reached(known: _Known, request: NewEvent) -> Reached | Problem:
-    if request.recipient_ref in known.erased:
-        return Problem("recipient_erased", "this recipient was erased", "/recipient/ref")
-    return reach(request, known.stored.get(request.recipient_ref, ()), known.keys)
-
-
 def _write_event(
     known: _Known,
     request: NewEvent,
@@ -265,7 +236,7 @@ def _write_event(
         subject=request.subject,
         recipient_ref=request.recipient_ref,
     )
-    key = _person_key(known, request.recipient_ref)
+    key = known.persons.know(request.recipient_ref)
     known.entries.add(
         Event,
         id=view.event_id,
@@ -299,15 +270,13 @@ def _write_event(
         source=known.source,
         accepted_at=known.now,
     )
-    intents = (_wish(known, request, reached, view, channel, key, text) for channel in request.channels)
+    intents = (_wish(known, request, reached, view, channel, text) for channel in request.channels)
     return replace(view, intents=tuple(intents))
 
 
-def _wish(
-    known: _Known, request: NewEvent, reached: Reached, view: EventView, channel: Channel, key: VaultKey, text: str
-) -> IntentView:
+def _wish(known: _Known, request: NewEvent, reached: Reached, view: EventView, channel: Channel, text: str) -> IntentView:
     """Open an intent on one channel, or join the one that holds the business key."""
-    contact_id, address = reached.contact or _contact(known, request.recipient_ref, reached.number, channel, key)
+    contact = reached.contact or known.persons.contact(request.recipient_ref, channel, reached.number)
     holder = known.holders.get((request.business_key, channel))
     if holder is not None:
         known.entries.add(
@@ -316,7 +285,7 @@ def _wish(
             channel=channel,
             intent_id=holder.intent_id,
             tenant_id=known.tenant_id,
-            contact_id=contact_id,
+            contact_id=contact.contact_id,
             joined_at=known.now,
         )
         known.joined.add(holder.intent_id)
@@ -326,7 +295,7 @@ def _wish(
         business_key=request.business_key,
         channel=channel,
         category=Category(view.category),
-        gate_hash=address.digest,
+        gate_hash=contact.address_hash,
         country=reached.number.country,
         number_zones=reached.number.zones,
         declared_zone=reached.time_zone,
@@ -338,53 +307,12 @@ def _wish(
         number_type=reached.number.type,
         subdivisions=reached.number.subdivisions,
     )
-    opening = Opening(view.event_id, request.recipient_ref, contact_id, wish, text)
+    opening = Opening(view.event_id, request.recipient_ref, contact.contact_id, wish, text)
     opened = open_intent(known.entries, opening, known.around, now=known.now)
     if opened.state in {PublicState.QUEUED, PublicState.DEFERRED}:
         known.holders[(request.business_key, channel)] = replace(opened, joined=True)
         known.opened.add(opened.intent_id)
     return opened
-
-
-def _person_key(known: _Known, ref: str) -> VaultKey:
-    key = known.keys.get(ref)
-    if key is None:
-        key, wrapped = new_vault_key(new_id())
-        known.keys[ref] = key
-        known.entries.add(
-            PersonKey,
-            id=key.id,
-            tenant_id=known.tenant_id,
-            kind="person",
-            name=ref,
-            wrapped_key=wrapped,
-            created_at=known.now,
-            destroyed_at=None,
-        )
-    return key
-
-
-def _contact(known: _Known, ref: str, number: Number, channel: Channel, key: VaultKey) -> tuple[UUID, KeyedHash]:
-    address = address_hash(channel, number.e164)
-    name = (ref, channel.value, address.digest)
-    contact_id = known.contacts.get(name)
-    if contact_id is None:
-        contact_id = known.contacts[name] = new_id()
-        known.entries.add(
-            Contact,
-            id=contact_id,
-            tenant_id=known.tenant_id,
-            recipient_ref=ref,
-            channel=channel,
-            address_hash=address.digest,
-            hash_key_id=address.key_id,
-            sealed_address=key.seal(number.e164),
-            person_key_id=key.id,
-            country=number.country,
-            zones=list(number.zones),
-            created_at=known.now,
-        )
-    return contact_id, address
 
 
 def _with_duplicates(session: Session, results: Sequence[Acceptance | UUID], *, tenant_id: UUID) -> list[Acceptance]:

@@ -46,6 +46,7 @@ def test_describing_alike_changes_nothing_and_what_is_left_out_is_gone(api: Api)
 
     assert body_of(api.put(ONE, {"sms": ANNA}))["time_zone"] is None
     assert body_of(api.put(ONE, {}))["addresses"] == []
+    assert body_of(api.get(PREFERENCES))["items"] == []
     assert body_of(api.get(ONE))["version"] == 3
 
 
