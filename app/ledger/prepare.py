@@ -47,7 +47,7 @@ ORDER BY tenant_id, address_hash FOR UPDATE
 
 # Read after the locks, so that nothing here is older than what they guard.
 FACTS = """
-SELECT o.attempt_id, o.gate_seen_at, coalesce(o.held_at, d.decided_at) AS decided_at, d.id AS decision_id, d.verdict,
+SELECT o.attempt_id, o.gate_seen_at, d.evidence -> 'facts' -> 'contacted' AS counted, d.id AS decision_id, d.verdict,
        d.valid_until, d.policy_version_id, c.sealed_address, k.id AS key_id, k.wrapped_key, e.payload,
        e.tenant_id, e.template_name, e.template_version
 FROM outbox o
@@ -236,8 +236,11 @@ class _Page:
         gate = self.gates[gate_key]
         slots = {**gate.slots, **self.slots.get(gate_key, {})}
         rules = self.policies[facts.policy_version_id].document.categories[Category(intent.category)]
+        # Told apart by identity, not by order: a handoff that waited for its commit carries a time before the decision
+        # that could not see it.
+        counted = {datetime.fromisoformat(each["at"]) for each in facts.counted or ()}
         if any(
-            each["business_key"] != intent.business_key and datetime.fromisoformat(each["at"]) > facts.decided_at
+            each["business_key"] != intent.business_key and datetime.fromisoformat(each["at"]) not in counted
             for each in self._contacted(gate_key)
         ):
             return Held(Reason.FREQUENCY_CAP, None)  # the decision did not count it
