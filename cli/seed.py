@@ -1,4 +1,4 @@
-"""`daybook seed`: make the development tenant, with keys, a simulator route, a template and the sample policy."""
+"""`daybook seed`: make the development tenant, with keys, a simulator route, a template and the sample policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.ground.config import settings
 from app.ground.db import transact
 from simulator import DEVELOPMENT_ACCOUNT_SID, DEVELOPMENT_AUTH_TOKEN
 
-SAMPLE = Path(__file__).resolve().parent.parent / "policy" / "documents" / "sample-2026-11-01.yaml"
+DOCUMENTS = Path(__file__).resolve().parent.parent / "policy" / "documents"
 
 
 @click.command()
@@ -37,9 +37,9 @@ def seed(simulator_url: str, *, as_json: bool) -> None:
         rate_per_second=100,
         burst_count=100,
     )
-    policy = yaml.safe_load(SAMPLE.read_text())
+    samples = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted(DOCUMENTS.glob("sample-*.yaml"))]
     seeded = transact(
-        lambda tx: seed_tenant(tx.session, policy=policy, route=route, public_url=settings().public_url, now=tx.now)
+        lambda tx: seed_tenant(tx.session, samples=samples, route=route, public_url=settings().public_url, now=tx.now)
     )
     if as_json:
         click.echo(json.dumps({"tenant": seeded.tenant, "api_key": seeded.api_key, "operator_key": seeded.operator_key}))

@@ -1,8 +1,8 @@
-"""Seed a development tenant: keys, a simulator route, a published template, the sample policy. Repeatable."""
+"""Seed a development tenant: keys, a simulator route, a published template, the sample policies. Repeatable."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -49,18 +49,30 @@ class Seeded:
     operator_key: str = field(repr=False)
 
 
-def seed(session: Session, *, policy: Mapping[str, Any], route: NewRoute, public_url: str, now: datetime) -> Seeded:
+def seed(session: Session, *, samples: Sequence[Mapping[str, Any]], route: NewRoute, public_url: str, now: datetime) -> Seeded:
     """Make what is missing of the development tenant; what is there stays."""
     tenant_id = find_tenant(session, name=TENANT) or add_tenant(session, name=TENANT, now=now)
     keys = [
         add_key(session, tenant_id=tenant_id, name=name, scopes=scopes, derived=True, now=now) for name, scopes in KEYS.items()
     ]
     if not rows(session, POLICIES, tenant=tenant_id):
-        store_policy(session, tenant_id=tenant_id, raw=policy, now=now)
+        for sample in _from_now_on(samples, now):
+            store_policy(session, tenant_id=tenant_id, raw=sample, now=now)
     if not rows(session, TEMPLATES, tenant=tenant_id, name=TEMPLATE.name):
         publish_template(session, tenant_id=tenant_id, template=TEMPLATE, now=now)
     _seed_route(session, tenant_id, route, public_url, now)
     return Seeded(TENANT, *keys)
+
+
+def _from_now_on(samples: Sequence[Mapping[str, Any]], now: datetime) -> list[Mapping[str, Any]]:
+    """Choose the sample that has begun last, and those that will: each takes over by itself."""
+    by_start = sorted(samples, key=_starts_at)
+    begun_count = sum(_starts_at(sample) <= now for sample in by_start)
+    return by_start[max(begun_count - 1, 0) :]
+
+
+def _starts_at(sample: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(sample["effective_from"])
 
 
 def _seed_route(session: Session, tenant_id: UUID, route: NewRoute, public_url: str, now: datetime) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from psycopg import errors
@@ -78,17 +78,36 @@ def test_a_routes_credentials_are_sealed_and_open_again(session: Session) -> Non
 
 
 def test_seeding_again_keeps_the_keys_and_adds_nothing(session: Session) -> None:
-    first = seed(session, policy=sample(), route=ROUTE, public_url="http://here", now=NOON)
-    again = seed(session, policy=sample(), route=ROUTE, public_url="http://here", now=NOON)
+    first = seed(session, samples=[sample()], route=ROUTE, public_url="http://here", now=NOON)
+    again = seed(session, samples=[sample()], route=ROUTE, public_url="http://here", now=NOON)
 
     assert (first.api_key, first.operator_key) == (again.api_key, again.operator_key)
     counts = "SELECT (SELECT count(*) FROM route) + (SELECT count(*) FROM template_version) + (SELECT count(*) FROM tenant) AS n"
     assert rows(session, counts)[0].n == 3
 
 
+@pytest.mark.parametrize(
+    ("now", "versions"),
+    [
+        ("2026-11-30T23:59:59.999999Z", ["2026-11-01", "2026-12-01", "2027-01-01"]),
+        ("2026-12-01T00:00:00Z", ["2026-12-01", "2027-01-01"]),
+        ("2028-01-01T00:00:00Z", ["2027-01-01"]),
+    ],
+)
+def test_the_sample_that_has_begun_is_seeded_with_those_that_follow_it(session: Session, now: str, versions: list[str]) -> None:
+    """On any day something is in force, and what is published ahead takes over by itself."""
+    dates = ("2026-12-01", "2027-01-01", "2026-11-01")
+    samples = [sample() | {"version": date, "effective_from": f"{date}T00:00:00Z"} for date in dates]
+
+    seed(session, samples=samples, route=ROUTE, public_url="http://here", now=datetime.fromisoformat(now))
+
+    found = rows(session, "SELECT version FROM policy_version ORDER BY effective_from")
+    assert [row.version for row in found] == versions
+
+
 def test_seeding_from_another_place_puts_a_new_route_in_front(session: Session) -> None:
-    seed(session, policy=sample(), route=ROUTE, public_url="http://here", now=NOON)
-    seed(session, policy=sample(), route=ROUTE, public_url="http://there", now=NOON)
+    seed(session, samples=[sample()], route=ROUTE, public_url="http://here", now=NOON)
+    seed(session, samples=[sample()], route=ROUTE, public_url="http://there", now=NOON)
 
     found = rows(session, "SELECT name, receipt_url FROM route ORDER BY priority")
     assert [(row.name, row.receipt_url.startswith("http://there/")) for row in found] == [
