@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from app.ground.db import begin, engine, rows
 from app.ledger.audit import explained, handoffs, history, keys, states, work
 from app.ledger.audit.check import Breach, Check, Scope, run
+from app.ledger.audit.consents import find_after_withdrawal
 from app.ledger.audit.explained import find_rewritten, find_unfaithful
 from app.ledger.audit.gates import find_contacted_too_soon
 from app.ledger.audit.history import find_missing_guards
@@ -48,7 +49,8 @@ def audit(session: Session, *, since: datetime | None, full: bool, now: datetime
     found = [breach for check in CHECKS if (breach := run(session, check, scope)) is not None]
     rewritten = find_rewritten(session)
     unfaithful = find_unfaithful(session, scope)
-    found += [breach for breach in (rewritten, unfaithful) if breach is not None]
+    after_withdrawal = find_after_withdrawal(session, scope)
+    found += [breach for breach in (rewritten, unfaithful, after_withdrawal) if breach is not None]
     found += find_contacted_too_soon(session, scope)
     found += find_damaged(session, full=full)
     found += find_personal(session, scope)
