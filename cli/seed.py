@@ -32,6 +32,8 @@ def seed(simulator_url: str, *, as_json: bool) -> None:
             # The simulator settles in milliseconds; a carrier takes minutes.
             "first_check_seconds": "2",
             "settling_seconds": "5",
+            # It answers no STOP by itself, as a long code of Twilio's would.
+            "opt_out_confirmation": "daybook",
         },
         credentials={"auth_token": DEVELOPMENT_AUTH_TOKEN},
         rate_per_second=100,

@@ -6,15 +6,30 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, CheckConstraint, Computed, Identity, Index, Sequence, SmallInteger, UniqueConstraint, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Computed,
+    Identity,
+    Index,
+    Sequence,
+    SmallInteger,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import Base, Id, one_of
-from policy.words import Lane
+from models.base import Base, Id, Texts, one_of
+from policy.keywords import Word
+from policy.words import Channel, Lane, SuppressedBy
 
 # One number per claimed page: whoever holds the current one may prepare.
 LEASES = Sequence("lease", metadata=Base.metadata)
+
+# The places of inbound texts in what their tenants read.
+INBOUND_POSITIONS = Sequence("inbound_position", metadata=Base.metadata)
 
 
 class Outbox(Base):
@@ -236,3 +251,64 @@ class Tally(Base):
     name: Mapped[str] = mapped_column(primary_key=True)
     label: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[float]
+
+
+class Inbound(Base):
+    """What somebody wrote to a number of ours: kept, then acted on. The text itself is in the vault."""
+
+    __tablename__ = "inbound"
+
+    id: Mapped[Id]
+    tenant_id: Mapped[UUID]
+    route_id: Mapped[UUID]
+    channel: Mapped[str]
+    dedupe_key: Mapped[str]
+    address_hash: Mapped[bytes | None]
+    """None where the carrier names no number."""
+    hash_key_id: Mapped[str | None]
+    refs: Mapped[Texts]
+    """The recipients who have, or had, this address."""
+    person_key_id: Mapped[UUID]
+    sealed_text: Mapped[bytes]
+    word: Mapped[str]
+    """What it asks for, as `policy.keywords` reads it."""
+    tier: Mapped[str | None]
+    scope: Mapped[str | None]
+    source: Mapped[str]
+    """What an opt-out is kept as."""
+    answered: Mapped[bool] = mapped_column(Boolean)
+    """The carrier takes it for an opt-out and answers it, where it does that on this route."""
+    review: Mapped[bool] = mapped_column(Boolean)
+    """A person should read it."""
+    status: Mapped[str]
+    confirmation: Mapped[str | None]
+    """What became of the confirmation of an opt-out."""
+    repeat_count: Mapped[int]
+    received_at: Mapped[datetime]
+    acted_at: Mapped[datetime | None]
+    position: Mapped[int | None]
+    """Its place in what the tenant reads, given once it is committed."""
+
+    __table_args__ = (
+        UniqueConstraint("route_id", "dedupe_key"),
+        UniqueConstraint("tenant_id", "position"),
+        Index("ix_inbound_waiting", "received_at", "id", postgresql_where=text("status = 'waiting'")),
+        Index("ix_inbound_unplaced", "id", postgresql_where=text("position IS NULL")),
+        one_of("channel", Channel),
+        one_of("word", Word),
+        one_of("source", SuppressedBy),
+        CheckConstraint("status IN ('waiting', 'acted', 'quarantined')", name="status"),
+        CheckConstraint("(status = 'acted') = (acted_at IS NOT NULL)", name="acted"),
+    )
+
+
+class InboundRaw(Base):
+    """The raw call behind a text, encrypted; bounded and prunable."""
+
+    __tablename__ = "inbound_raw"
+
+    inbound_id: Mapped[UUID] = mapped_column(primary_key=True)
+    tenant_id: Mapped[UUID]
+    person_key_id: Mapped[UUID]
+    sealed_call: Mapped[bytes]
+    received_at: Mapped[datetime]

@@ -56,6 +56,9 @@ WAITING: Final[Mapping[str, Ask]] = {
     "window": window.ask,
 }
 
+# What a reply to the person's own text is not asked: they are awake, and wait for it.
+NOT_OF_REPLIES: Final = frozenset({"cooldown", "caps", "window"})
+
 # Today's rules agree in two rounds. Rules that kept pushing each other on would have no common instant.
 ROUNDS: Final = 50
 
@@ -112,10 +115,11 @@ def _ask_refusing(document: Document, facts: Facts, now: datetime) -> list[_Aske
 def _ask_waiting(document: Document, facts: Facts, now: datetime) -> list[_Asked]:
     """Move from instant to instant until no rule waits, then see whether that is still in time."""
     asked: list[_Asked] = []
+    asking = {rule: ask for rule, ask in WAITING.items() if facts.confirms is None or rule not in NOT_OF_REPLIES}
     at = now
     for turn in range(ROUNDS):
         before = at
-        for rule, ask in WAITING.items():
+        for rule, ask in asking.items():
             said = ask(document, facts, at)
             if said is None:
                 continue

@@ -109,7 +109,8 @@ class Facts:
     person and category, None when it is free or ours; `subdivisions` are the parts of the country
     that the number's area code speaks for; `basis` is set where consents and preferences are those
     of the acceptance; `recipient_version` names the version of the stored recipient that declared
-    the zone, None where the event itself did, or nobody.
+    the zone, None where the event itself did, or nobody; `confirms` is the suppression that this very
+    message tells the person of, in reply to a text of theirs.
     """
 
     channel: Channel
@@ -135,6 +136,7 @@ class Facts:
     sender_type: str | None = None
     basis: Basis | None = None
     recipient_version: int | None = None
+    confirms: str | None = None
 
     def as_evidence(self) -> dict[str, Json]:
         """Write the facts as plain JSON values, equal to themselves after a round trip through jsonb.
@@ -176,6 +178,7 @@ _IF_KNOWN: Final[Sequence[tuple[str, Callable[[Any], Json]]]] = (
     ("sender_type", str),
     ("basis", str),
     ("recipient_version", int),
+    ("confirms", str),
     ("suppressions", _rows),
     ("consents", _rows),
     ("preferences", _rows),

@@ -31,6 +31,8 @@ class Tier(StrEnum):
     TYPO = "typo"
     CONFIRM = "confirm"
     """A yes to a question of ours."""
+    CARRIER = "carrier"
+    """The carrier took it for one, whatever we read."""
 
 
 class Scope(StrEnum):

@@ -63,6 +63,7 @@ def facts_of(evidence: Mapping[str, Json]) -> Facts:
         sender_type=told.get("sender_type"),
         basis=Basis(told["basis"]) if "basis" in told else None,
         recipient_version=told.get("recipient_version"),
+        confirms=told.get("confirms"),
     )
 
 

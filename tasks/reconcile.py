@@ -6,6 +6,7 @@ from app.flows.floors import raise_sweep_floors
 from app.flows.reconcile.deadlines import put_in_doubt
 from app.flows.reconcile.expiry import expire_due
 from app.flows.reconcile.horizons import reach_horizons
+from app.flows.reconcile.inbound import act_on_waiting
 from app.flows.reconcile.receipts import observe_waiting
 from tasks.celery import celery
 
@@ -14,6 +15,7 @@ from tasks.celery import celery
 def reconcile(**_: object) -> None:
     """Ask each sweep for a page."""
     put_in_doubt()
+    act_on_waiting()
     observe_waiting()
     reach_horizons()
     expire_due()

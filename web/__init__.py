@@ -10,8 +10,9 @@ from flask.json.provider import JSONProvider
 from flask_smorest import Api
 
 from web import auth, envelope, problems
-from web.api import events, history, pauses, reasons, recipients, reconciliation, reviews, suppressions
+from web.api import events, history, inbound, pauses, reasons, recipients, reconciliation, reviews, suppressions
 from web.edge import health, metrics, receipts
+from web.edge import inbound as inbound_calls
 from web.edge.docs import make_docs
 from web.reading import BATCH_BYTES
 from web.schemas.fields import published
@@ -62,11 +63,13 @@ def create_app() -> Flask:
         recipients.blueprint,
         suppressions.blueprint,
         history.blueprint,
+        inbound.blueprint,
         reasons.blueprint,
         pauses.blueprint,
         reviews.blueprint,
         reconciliation.blueprint,
         receipts.blueprint,
+        inbound_calls.blueprint,
         health.blueprint,
         metrics.blueprint,
     ):

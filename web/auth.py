@@ -18,7 +18,7 @@ from web.problems import Refusal
 
 T = TypeVar("T")
 
-OPEN_BLUEPRINTS: Final = frozenset({"receipts", "health", "docs", "api-docs"})
+OPEN_BLUEPRINTS: Final = frozenset({"receipts", "inbound_calls", "health", "docs", "api-docs"})
 CHALLENGE: Final = 'Bearer realm="daybook"'
 
 

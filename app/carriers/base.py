@@ -36,6 +36,8 @@ class Capabilities:
     validity_period: bool
     settling_for: timedelta
     horizon_for: timedelta
+    confirms_opt_out: bool = False
+    """Whether it usually answers a STOP by itself; a route may say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,11 @@ class RouteSettings:
     settings: Mapping[str, str] = field(default_factory=dict)
     """What is no secret: base_url, account_sid, smsc …"""
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def inbound_url(self) -> str:
+        """Give the full public URL at which the carrier hands over what people write; a route may configure another."""
+        return self.settings.get("inbound_url") or self.receipt_url.replace("/v1/receipts/", "/v1/inbound/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +162,7 @@ CancelResult = Report | NoSuchMessage | Unanswered
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A receipt call exactly as it came in."""
+    """A call of the carrier's exactly as it came in."""
 
     method: str
     query: bytes
@@ -177,11 +184,35 @@ class ReadReceipt:
     address: str | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadInbound:
+    """What a verified call says that hands over a text somebody wrote to a number of ours."""
+
+    address: str = field(repr=False)
+    """Whose text it is, as the carrier writes it."""
+    text: str = field(repr=False)
+    dedupe_key: str
+    """The same for every repetition of this call, different for every other."""
+    opts_out: bool = False
+    """The carrier says that it took the text for an opt-out."""
+    answered: bool = False
+    """The carrier takes it for an opt-out and answers it, where it does that on this route."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """What to answer a call that hands over a text, so that the carrier takes it and texts nothing back."""
+
+    mimetype: str
+    body: bytes
+
+
 class Carrier(Protocol):
     """What the flows ask of a carrier. An adapter never retries, sleeps, logs or decides."""
 
     name: str
     capabilities: Capabilities
+    silence: Silence
 
     def send(self, submission: Submission, *, deadline: float) -> SendResult:
         """Hand one submission over; nothing is written once CLOCK_BOOTTIME passes `deadline` (seconds)."""
@@ -199,10 +230,14 @@ class Carrier(Protocol):
         """Ask the carrier not to deliver; its answer is evidence, not the outcome."""
         ...
 
-    def is_authentic(self, call: Call) -> bool:
-        """Say whether the call comes from the carrier, compared in constant time."""
+    def is_authentic(self, call: Call, *, url: str | None = None) -> bool:
+        """Say whether the call, at the receipt URL or the one named, comes from the carrier; compared in constant time."""
         ...
 
     def read_receipt(self, call: Call) -> ReadReceipt:
         """Read a verified call; KeyError or ValueError when it cannot be used (it is quarantined)."""
+        ...
+
+    def read_inbound(self, call: Call) -> ReadInbound:
+        """Read a verified call that hands over a text; KeyError or ValueError when it cannot be used (it is quarantined)."""
         ...

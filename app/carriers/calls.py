@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from urllib.parse import parse_qsl
+from typing import TypeVar
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from app.carriers.base import Call
+
+Text = TypeVar("Text", str, bytes)
 
 
 def with_query(url: str, query: str) -> str:
@@ -31,6 +34,12 @@ def pairs(encoded: bytes) -> list[tuple[str, str]]:
     return parse_qsl(encoded.decode(), keep_blank_values=True)
 
 
+def first_bytes(call: Call) -> dict[bytes, bytes]:
+    """Read the query without decoding it: a carrier may hand a text over in the charset that it came in."""
+    fields = (field.partition(b"=") for field in reversed(call.query.replace(b"+", b" ").split(b"&")))
+    return {unquote_to_bytes(name): unquote_to_bytes(value) for name, _, value in fields}
+
+
 def first_values(fields: list[tuple[str, str]]) -> dict[str, str]:
     """Keep the first value of each name."""
     return dict(reversed(fields))
@@ -41,7 +50,7 @@ def same_call(*parts: str | None) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def need(fields: Mapping[str, str], *names: str) -> str:
+def need(fields: Mapping[Text, Text], *names: Text) -> Text:
     """Get the first of these fields that says something; KeyError when none does."""
     for name in names:
         if fields.get(name):

@@ -20,10 +20,12 @@ from app.carriers.base import (
     LookUpResult,
     NotHandedOff,
     PollResult,
+    ReadInbound,
     ReadReceipt,
     Refused,
     RouteSettings,
     SendResult,
+    Silence,
     Submission,
     Throttled,
     Unanswered,
@@ -113,6 +115,7 @@ class HttpCarrier(ABC):
 
     name: str
     capabilities: Capabilities
+    silence: Silence
 
     def __init__(self, route: RouteSettings, **network: Unpack[Network]) -> None:
         self.route = route
@@ -151,12 +154,16 @@ class HttpCarrier(ABC):
         return False
 
     @abstractmethod
-    def is_authentic(self, call: Call) -> bool:
+    def is_authentic(self, call: Call, *, url: str | None = None) -> bool:
         """Say whether the call comes from the carrier, compared in constant time."""
 
     @abstractmethod
     def read_receipt(self, call: Call) -> ReadReceipt:
         """Read a verified call; KeyError or ValueError when it cannot be used."""
+
+    @abstractmethod
+    def read_inbound(self, call: Call) -> ReadInbound:
+        """Read a verified call that hands over a text; KeyError or ValueError when it cannot be used."""
 
     # What the flows ask.
 

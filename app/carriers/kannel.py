@@ -15,16 +15,18 @@ import httpx
 from app.carriers.base import (
     Call,
     Capabilities,
+    ReadInbound,
     ReadReceipt,
     Receipts,
     Refused,
     Report,
     RouteSettings,
     SendResult,
+    Silence,
     Submission,
     Submitted,
 )
-from app.carriers.calls import need, query_values, same_call, with_query
+from app.carriers.calls import first_bytes, need, query_values, same_call, with_query
 from app.carriers.http import HttpCarrier, Network, RouteMisconfigured
 from policy.segments import Encoding, count
 from policy.states import AttemptState
@@ -105,6 +107,8 @@ class Kannel(HttpCarrier):
         settling_for=timedelta(0),  # nobody can ask
         horizon_for=timedelta(hours=24),
     )
+    # An empty body is what Kannel texts nobody for where its sms-service says `omit-empty = true`.
+    silence = Silence("text/plain", b"")
 
     def __init__(self, route: RouteSettings, **network: Unpack[Network]) -> None:
         super().__init__(route, **network)
@@ -160,8 +164,8 @@ class Kannel(HttpCarrier):
         """Say whether Kannel's own queue was full; a proxy's 503 has another body and means nothing."""
         return response.status_code == httpx.codes.SERVICE_UNAVAILABLE and response.text.strip() == NOT_TAKEN
 
-    def is_authentic(self, call: Call) -> bool:
-        """Compare the token that we put into the URL: Kannel signs nothing."""
+    def is_authentic(self, call: Call, *, url: str | None = None) -> bool:  # noqa: ARG002 (the token is the same at each)
+        """Compare the token that stands in the URL: Kannel signs nothing."""
         try:
             token = query_values(call).get("tok", "").encode()
         except ValueError:
@@ -177,6 +181,15 @@ class Kannel(HttpCarrier):
         report = replace(_read_report(int(kind), reply), remote_id=fid or None, source_at=_read_time(at))
         return ReadReceipt((report,), reference=key, dedupe_key=same_call(key, fid, kind, at, reply))
 
+    def read_inbound(self, call: Call) -> ReadInbound:
+        """Read a call to the get-url of an sms-service: tok=…&from=%p&to=%P&id=%I&charset=%C&text=%b."""
+        fields = first_bytes(call)
+        sender, text = need(fields, b"from").decode(), fields.get(b"text", b"")
+        known = same_call("inbound", fields[b"id"].decode()) if fields.get(b"id") else None
+        # Without an id the second it was written in tells a text from its repetition (`at=%T`).
+        parts = (fields.get(name, b"").hex() for name in (b"from", b"to", b"at", b"text"))
+        return ReadInbound(sender, _decoded(text, fields.get(b"charset", b"")), known or same_call("inbound", *parts))
+
     def _dlr_url(self, attempt_key: str) -> str:
         """Make the URL of an attempt's receipts; Kannel fills in its own escapes and encodes what it puts there."""
         ours = f"key={quote(attempt_key, safe='')}&tok={quote(self.receipt_token, safe='')}"
@@ -184,6 +197,15 @@ class Kannel(HttpCarrier):
         # put the phone number where we wrote %P: a doubled sign comes out as one.
         url = with_query(self.route.receipt_url, ours).replace("%", "%%")
         return f"{url}&type=%d&fid=%F&reply=%A&ts=%T"
+
+
+def _decoded(text: bytes, charset: bytes) -> str:
+    """Decode %b, the text as it came, by its %C; what does not decode is read as far as it does."""
+    name = charset.decode(errors="replace").strip() or "utf-8"
+    try:
+        return text.decode(name, errors="replace")
+    except LookupError:  # GSM, 8-BIT: by then Kannel has made UTF-8 of it
+        return text.decode(errors="replace")
 
 
 def _parts(value: str) -> int:

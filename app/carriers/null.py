@@ -13,10 +13,12 @@ from app.carriers.base import (
     LookUpResult,
     NotHandedOff,
     PollResult,
+    ReadInbound,
     ReadReceipt,
     Receipts,
     RouteSettings,
     SendResult,
+    Silence,
     Submission,
     Submitted,
     Unanswered,
@@ -42,6 +44,7 @@ class Null:
         settling_for=timedelta(0),
         horizon_for=timedelta(hours=24),
     )
+    silence = Silence("text/plain", b"")
 
     def __init__(self, route: RouteSettings, **network: Unpack[Network]) -> None:
         if route.settings.get("contacts") != "nobody":  # a slip in a real route must not swallow texts
@@ -70,10 +73,14 @@ class Null:
         """Answer nothing."""
         return NOT_OFFERED
 
-    def is_authentic(self, call: Call) -> bool:  # noqa: ARG002 (it calls nobody)
+    def is_authentic(self, call: Call, *, url: str | None = None) -> bool:  # noqa: ARG002 (it calls nobody)
         """Refuse every call: this carrier makes none."""
         return False
 
     def read_receipt(self, call: Call) -> ReadReceipt:  # noqa: ARG002 (it calls nobody)
         """Raise ValueError: this carrier calls nobody."""
         raise ValueError("no receipts")
+
+    def read_inbound(self, call: Call) -> ReadInbound:  # noqa: ARG002 (it calls nobody)
+        """Raise ValueError: this carrier calls nobody."""
+        raise ValueError("no texts")

@@ -22,12 +22,14 @@ from app.carriers.base import (
     LookUpResult,
     NoSuchMessage,
     PollResult,
+    ReadInbound,
     ReadReceipt,
     Receipts,
     Refused,
     Report,
     RouteSettings,
     SendResult,
+    Silence,
     Submission,
     Submitted,
     Throttled,
@@ -64,6 +66,9 @@ REPORTS: Final = {
     "partially_delivered": AttemptState.UNKNOWN,
 }
 
+# What its default opt-out handling takes for an opt-out, as a whole message in any case: it blocks the number and answers.
+OPT_OUT_WORDS: Final = frozenset({"STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"})
+
 INBOUND: Final = frozenset({"receiving", "received"})
 CANCELED: Final = "canceled"  # a failure without an error code: we asked for it
 REFUSED_WORDS: Final = frozenset({"failed", "undelivered"})
@@ -98,7 +103,10 @@ class Twilio(HttpCarrier):
         validity_period=True,
         settling_for=timedelta(minutes=10),
         horizon_for=timedelta(hours=24),
+        confirms_opt_out=True,  # by default for long codes; a toll-free network does it always
     )
+    # Whatever else stands in the answer is sent back as a text.
+    silence = Silence("text/xml", b"<Response/>")
 
     def __init__(self, route: RouteSettings, **network: Unpack[Network]) -> None:
         super().__init__(route, **network)
@@ -150,7 +158,7 @@ class Twilio(HttpCarrier):
         form = {"Status": CANCELED}
         return self.ask(self.client.build_request("POST", self._message_url(remote_id), data=form), _read_poll)
 
-    def is_authentic(self, call: Call) -> bool:
+    def is_authentic(self, call: Call, *, url: str | None = None) -> bool:
         """Compare the signature over our configured URL: what a proxy says about host and scheme is anyone's."""
         signature = (header(call, "X-Twilio-Signature") or "").encode()
         algorithm, secrets = self._signers(header(call, "X-Twilio-Webhooks-Signature-Settings") or "")
@@ -160,11 +168,11 @@ class Twilio(HttpCarrier):
             return False
         if algorithm is None or signed is None:
             return False
-        base = self.route.receipt_url.partition("?")[0]
+        base = (url or self.route.receipt_url).partition("?")[0]
         query = b"?" + call.query if call.query else b""
         expected = [
-            b64encode(hmac.digest(secret.encode(), url.encode() + query + signed, algorithm))
-            for secret, url in product(secrets, _with_and_without_port(base))
+            b64encode(hmac.digest(secret.encode(), place.encode() + query + signed, algorithm))
+            for secret, place in product(secrets, _with_and_without_port(base))
         ]
         return any(hmac.compare_digest(signature, one) for one in expected)
 
@@ -181,6 +189,18 @@ class Twilio(HttpCarrier):
             reference=query.get("key"),
             dedupe_key=same_call(token) if token else same_call(remote_id, word, code),
             address=fields.get("To"),
+        )
+
+    def read_inbound(self, call: Call) -> ReadInbound:
+        """Read an incoming message. OptOutType comes with Advanced Opt-Out only; the default handling says nothing of itself."""
+        fields = query_values(call) if call.method == "GET" else _body_fields(call)
+        text, word = fields.get("Body", ""), fields.get("OptOutType", "").upper()
+        return ReadInbound(
+            address=need(fields, "From"),
+            text=text,
+            dedupe_key=same_call("inbound", need(fields, "MessageSid", "SmsSid")),
+            opts_out=word == "STOP",
+            answered=word == "STOP" or text.strip().upper() in OPT_OUT_WORDS,
         )
 
     def _message_url(self, remote_id: str) -> str:

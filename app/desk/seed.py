@@ -38,6 +38,13 @@ TEMPLATE = NewTemplate(
     bodies={"en": "A seat opened in {{ class }}. Open the app to book it."},
     default_locale="en",
 )
+CONFIRMATION: Final = NewTemplate(
+    name="opt-out-confirmation",
+    category="transactional",
+    variables=[],
+    bodies={"en": "You are unsubscribed and will get no more messages from us. Reply START to get them again."},
+    default_locale="en",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +65,9 @@ def seed(session: Session, *, samples: Sequence[Mapping[str, Any]], route: NewRo
     if not rows(session, POLICIES, tenant=tenant_id):
         for sample in _from_now_on(samples, now):
             store_policy(session, tenant_id=tenant_id, raw=sample, now=now)
-    if not rows(session, TEMPLATES, tenant=tenant_id, name=TEMPLATE.name):
-        publish_template(session, tenant_id=tenant_id, template=TEMPLATE, now=now)
+    for template in (TEMPLATE, CONFIRMATION):
+        if not rows(session, TEMPLATES, tenant=tenant_id, name=template.name):
+            publish_template(session, tenant_id=tenant_id, template=template, now=now)
     _seed_route(session, tenant_id, route, public_url, now)
     return Seeded(TENANT, *keys)
 

@@ -83,11 +83,24 @@ class _Known:
     fresh: dict[tuple[bool, str], EventView] = field(default_factory=dict)
     joined: set[UUID] = field(default_factory=set)
     opened: set[UUID] = field(default_factory=set)
+    confirms: UUID | None = None
 
 
-def accept(session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, source: str, now: datetime) -> list[Acceptance]:
-    """Accept a page of requests of one tenant, in order, each on its own; Raced when another was first."""
+def accept(
+    session: Session,
+    requests: Sequence[NewEvent],
+    *,
+    tenant_id: UUID,
+    source: str,
+    confirms: UUID | None = None,
+    now: datetime,
+) -> list[Acceptance]:
+    """Accept a page of requests of one tenant, in order, each on its own; Raced when another was first.
+
+    `confirms` is the suppression that these tell the person of, and are exempt from.
+    """
     known = _read(session, requests, tenant_id=tenant_id, source=source, now=now)
+    known.confirms = confirms
     results = [_accept_one(known, request) for request in requests]
     joined = known.joined - known.opened
     if joined:
@@ -306,6 +319,7 @@ def _wish(known: _Known, request: NewEvent, reached: Reached, view: EventView, c
         segment_count=None,  # counted when it is opened
         number_type=reached.number.type,
         subdivisions=reached.number.subdivisions,
+        confirms=str(known.confirms) if known.confirms else None,
     )
     opening = Opening(view.event_id, request.recipient_ref, contact.contact_id, wish, text)
     opened = open_intent(known.entries, opening, known.around, now=known.now)

@@ -21,6 +21,8 @@ from policy.replay import facts_of
 from policy.words import Category, Channel, NumberType
 from policy.zones import tzdata_version
 
+REPLY: Final = "inbound"
+"""The source of events that answer a person's own text: they take no slot, and wait for none."""
 REMEMBERED: Final = 100
 """Handoffs that a gate remembers at most; no cap of good sense has a higher limit."""
 
@@ -47,6 +49,8 @@ class Wish:
     """Of the stored recipient that declared the zone; None where the event did, or nobody."""
     accepted_on: Mapping[str, Any] | None = field(default=None, repr=False)
     """The evidence of the decision at acceptance; None: this is the acceptance."""
+    confirms: str | None = None
+    """The suppression that this text tells the person of, in reply to their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,7 @@ def decide_wish(wish: Wish, around: Surroundings, *, now: datetime) -> Decided:
         sender_type=route.sender_type if route is not None else None,
         basis=basis,
         recipient_version=wish.recipient_version,
+        confirms=wish.confirms,
     )
     return Decided(
         decision=decide(document, facts, now=now),

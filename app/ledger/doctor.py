@@ -131,6 +131,24 @@ FROM refused_receipt x LEFT JOIN route r ON r.id = x.route_id
 WHERE x.received_at > %(now)s - interval '1 day' GROUP BY 1 ORDER BY 1
 """
 
+# What people wrote. A day's worth, by a range of ids: they are made when a text comes in.
+TEXTS = """
+SELECT t.name AS label, count(*) AS count, min(n.received_at) AS oldest_at
+FROM inbound n JOIN tenant t ON t.id = n.tenant_id WHERE {which} GROUP BY t.name ORDER BY t.name
+"""
+TEXTS_WAITING = TEXTS.format(which="n.status = 'waiting' AND n.received_at <= %(now)s - interval '30 seconds'")
+TEXTS_QUARANTINED = TEXTS.format(which="n.status = 'quarantined' AND n.id >= %(day_id)s")
+TEXTS_TO_READ = TEXTS.format(which="n.review AND n.status = 'acted' AND n.id >= %(day_id)s")
+UNCONFIRMED = TEXTS.format(which="n.confirmation = 'no_template' AND n.id >= %(day_id)s")
+
+CARRIER_BLOCKS = """
+SELECT t.name AS label, count(DISTINCT l.address_hash) AS count, min(l.at) AS oldest_at
+FROM suppression l JOIN tenant t ON t.id = l.tenant_id
+WHERE l.act = 'lift' AND l.id >= %(day_id)s
+  AND EXISTS (SELECT FROM suppression p WHERE p.id = ANY(l.lifts) AND p.source = 'carrier')
+GROUP BY t.name ORDER BY t.name
+"""
+
 INLET_WAITING = """
 SELECT tenant AS label, count(*) AS count, min(created_at) AS oldest_at
 FROM inlet WHERE status = 'waiting' AND created_at <= %(now)s - interval '30 seconds' GROUP BY tenant ORDER BY tenant
@@ -240,6 +258,27 @@ LOOKS: Final = (
         QUARANTINED,
     ),
     _Look(
+        "texts_waiting",
+        W,
+        "tenant {label}: {count} texts of people kept and not yet acted on",
+        "see that the queue `sweeps` has a worker; the log says what refuses them",
+        TEXTS_WAITING,
+    ),
+    _Look(
+        "texts_quarantined",
+        W,
+        "tenant {label}: {count} texts of people of the last day could not be used, or name no number",
+        "read them (`GET /v1/inbound`); tell the maintainers of the adapter",
+        TEXTS_QUARANTINED,
+    ),
+    _Look(
+        "confirmation_missing",
+        W,
+        "tenant {label}: {count} opt-outs of the last day were not confirmed: there is no template `opt-out-confirmation`",
+        "publish one, or set `opt_out_confirmation` to `carrier` on a route whose carrier answers",
+        UNCONFIRMED,
+    ),
+    _Look(
         "inlet_waiting", W, "tenant {label}: {count} wait in the inlet", "see that the queue `sweeps` has a worker", INLET_WAITING
     ),
     _Look(
@@ -265,6 +304,20 @@ LOOKS: Final = (
         "route {label}: {count} receipts match no attempt",
         "nothing, unless another program sends through the same account",
         UNMATCHED,
+    ),
+    _Look(
+        "texts_to_read",
+        N,
+        "tenant {label}: {count} texts of the last day may ask for more than they were matched to",
+        "read those with `review` in `GET /v1/inbound`",
+        TEXTS_TO_READ,
+    ),
+    _Look(
+        "carrier_may_block",
+        N,
+        "tenant {label}: {count} people of the last day are contacted again whom a carrier had blocked",
+        "see at the carrier that it has let them go as well: only it can",
+        CARRIER_BLOCKS,
     ),
     _Look(
         "inlet_refused",

@@ -20,7 +20,7 @@ from models.ledger import Attempt, Decision, Intent, Transition
 from models.work import FeedPending, Outbox
 from policy.segments import Segments, count
 from policy.states import AttemptState, PublicState
-from policy.words import LANES, Category, Lane, Reason, Verdict
+from policy.words import LANES, Lane, Reason, Verdict
 
 # What a suppression at acceptance or dispatch closes its attempt as: time that ran out is no
 # objection to the person, and is told apart.
@@ -127,7 +127,7 @@ def open_intent(entries: Entries, opening: Opening, around: Surroundings, *, now
             intent_id=intent_id,
             event_id=opening.event_id,
             tenant_id=wish.tenant_id,
-            lane=_lane_of(decided, Category(wish.category)),
+            lane=_lane_of(decided, wish),
             route_id=decided.route_id,
             due_at=last[2] or now,
             reason=last[1],
@@ -141,10 +141,12 @@ def open_intent(entries: Entries, opening: Opening, around: Surroundings, *, now
     return IntentView(intent_id, wish.channel, last[0], last[1], last[2])
 
 
-def _lane_of(decided: Decided, category: Category) -> Lane:
-    """Give the lane that the version names for the category, else its usual one."""
-    rules = decided.policy.document.categories.get(category) if decided.policy else None
-    return (rules.lane if rules else None) or LANES[category]
+def _lane_of(decided: Decided, wish: Wish) -> Lane:
+    """Give the lane that the version names for the category, else its usual one; a reply is awaited."""
+    if wish.confirms is not None:
+        return Lane.URGENT
+    rules = decided.policy.document.categories.get(wish.category) if decided.policy else None
+    return (rules.lane if rules else None) or LANES[wish.category]
 
 
 Step = tuple[PublicState, str | None, datetime | None]

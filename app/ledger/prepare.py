@@ -17,7 +17,7 @@ from app.ground.ids import AttemptId, IntentId, Lease
 from app.ground.keys import keyed_hash, lasting_hash, same_bytes
 from app.ledger import state
 from app.ledger.books import Books, books_of, locks_of
-from app.ledger.decide import remember, slot_of
+from app.ledger.decide import REPLY, remember, slot_of
 from app.ledger.policies import InForce, read_policies
 from app.ledger.review import park
 from app.ledger.routes import Route, read_routes
@@ -49,7 +49,7 @@ ORDER BY tenant_id, address_hash FOR UPDATE
 FACTS = """
 SELECT o.attempt_id, o.gate_seen_at, d.evidence -> 'facts' -> 'contacted' AS counted, d.id AS decision_id, d.verdict,
        d.valid_until, d.policy_version_id, c.sealed_address, k.id AS key_id, k.wrapped_key, e.payload,
-       e.tenant_id, e.template_name, e.template_version
+       e.tenant_id, e.template_name, e.template_version, e.source
 FROM outbox o
 JOIN decision d ON d.id = o.decision_id
 JOIN event e ON e.id = o.event_id
@@ -192,15 +192,8 @@ class _Page:
             # The vault or the template refuses this row; the others go on. The review names it.
             self.broken[attempt_id] = Reason.ARTIFACT_MISMATCH
             return
-        gate_key = (intent.tenant_id, bytes(intent.gate_hash))
-        told = self._contacted(gate_key)
-        slots = self.slots.setdefault(gate_key, {})
-        slots[intent.category] = _slot_json(slot, attempt_id)
-        longest = self.policies[facts.policy_version_id].document.longest_cap
-        if longest is not None:
-            slots[CONTACTED] = remember(
-                told, business_key=intent.business_key, category=intent.category, longest=longest, now=self.now
-            )
+        if facts.source != REPLY:
+            self._take_slot(attempt_id, intent, facts, slot)
         ends_at = min(self.now + self.handoff_for, facts.valid_until or intent.expires_at, intent.expires_at)
         self.beginnings.append(
             state.Beginning(
@@ -212,6 +205,17 @@ class _Page:
         )
         deadline = self.boottime + (ends_at - self.now).total_seconds()
         self.result.handoffs.append(Handoff(AttemptId(attempt_id), IntentId(intent.id), route, submission, deadline))
+
+    def _take_slot(self, attempt_id: UUID, intent: Any, facts: Any, slot: Slot) -> None:  # noqa: ANN401 - rows
+        gate_key = (intent.tenant_id, bytes(intent.gate_hash))
+        told = self._contacted(gate_key)
+        slots = self.slots.setdefault(gate_key, {})
+        slots[intent.category] = _slot_json(slot, attempt_id)
+        longest = self.policies[facts.policy_version_id].document.longest_cap
+        if longest is not None:
+            slots[CONTACTED] = remember(
+                told, business_key=intent.business_key, category=intent.category, longest=longest, now=self.now
+            )
 
     def _horizon_for(self, intent: Any, facts: Any, route: Route) -> timedelta:  # noqa: ANN401 - rows
         """Say for how long the carrier may be asked: no longer than the rules want to know, nor than it remembers."""
@@ -239,7 +243,8 @@ class _Page:
         # Told apart by identity, not by order: a handoff that waited for its commit carries a time before the decision
         # that could not see it.
         counted = {datetime.fromisoformat(each["at"]) for each in facts.counted or ()}
-        if any(
+        is_reply = facts.source == REPLY  # it was asked of the suppressions alone, and takes nobody's turn
+        if not is_reply and any(
             each["business_key"] != intent.business_key and datetime.fromisoformat(each["at"]) not in counted
             for each in self._contacted(gate_key)
         ):
@@ -247,7 +252,7 @@ class _Page:
         return admit(
             business_key=intent.business_key,
             cooldown=rules.cooldown,
-            slot=slot_of(slots, intent.category),
+            slot=None if is_reply else slot_of(slots, intent.category),
             suppressed_at=gate.suppressed_at,
             seen_suppressed_at=facts.gate_seen_at,
             now=self.now,

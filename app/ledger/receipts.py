@@ -110,7 +110,7 @@ def keep_refused(session: Session, route: Route, call: Call, *, cause: str, now:
         "route_id": route.id,
         "cause": cause,
         "person_key_id": key.id,
-        "sealed_call": key.seal(_plain(call)),
+        "sealed_call": key.seal(plain_call(call)),
         "received_at": now,
     }
     run_together(session, [insertion(RefusedReceipt, [row]), (PRUNE_REFUSED, {"route": route.id, "kept": REFUSED_KEPT})])
@@ -190,7 +190,7 @@ def _keep(
             "receipt_id": kept.id,
             "tenant_id": route.tenant_id,
             "person_key_id": key.id,
-            "sealed_call": key.seal(_plain(call)),
+            "sealed_call": key.seal(plain_call(call)),
             "received_at": now,
         }
         run_together(session, [insertion(ReceiptRaw, [raw])])
@@ -237,7 +237,8 @@ def _report_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _plain(call: Call) -> dict[str, Any]:
+def plain_call(call: Call) -> dict[str, Any]:
+    """Write a call down as it came, to be sealed."""
     return {
         "method": call.method,
         "query": call.query.decode("latin-1"),

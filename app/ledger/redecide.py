@@ -108,6 +108,7 @@ def _wish(books: Books, attempt_id: UUID, facts: Any, accepted: Mapping[UUID, An
         subdivisions=tuple(facts.subdivisions or ()),
         recipient_version=facts.evidence["facts"].get("recipient_version"),  # the zone is that of acceptance
         accepted_on=accepted.get(intent.id),
+        confirms=facts.evidence["facts"].get("confirms"),
     )
 
 

@@ -40,6 +40,8 @@ class Route:
     horizon_for: timedelta
     settling_for: timedelta
     first_check_after: timedelta
+    confirms_opt_out: bool
+    """The carrier itself answers a STOP that it understands."""
 
 
 # Routes are immutable, so what one process has read stays true.
@@ -82,7 +84,14 @@ def _route(row: Any) -> Route:  # noqa: ANN401 - a row of READ
         horizon_for=_for(settings, "horizon_seconds", capabilities.horizon_for),
         settling_for=_for(settings, "settling_seconds", capabilities.settling_for),
         first_check_after=_for(settings, "first_check_seconds", FIRST_CHECK_AFTER),
+        confirms_opt_out=_confirms(settings, capabilities),
     )
+
+
+def _confirms(settings: Mapping[str, str], capabilities: Capabilities) -> bool:
+    """Say who answers a STOP: the carrier where the route says so, or where it says nothing and the carrier usually does."""
+    named = settings.get("opt_out_confirmation")
+    return capabilities.confirms_opt_out if named is None else named == "carrier"
 
 
 def _for(settings: Mapping[str, str], name: str, default: timedelta) -> timedelta:

@@ -12,12 +12,18 @@ from policy.words import Category, Reason, SuppressedBy
 
 
 def ask(document: Document, facts: Facts, now: datetime) -> Finding:
-    """Refuse when a suppression covers the category, as far as the policy lets an opt-out reach."""
+    """Refuse when a suppression covers the category, as far as the policy lets an opt-out reach.
+
+    The one reply that tells the person that they opted out is exempt, from that suppression and no other.
+    """
     if not facts.suppressions:
         return Allowed()
     scope = opt_out_scope(document, facts, now)
     covering = sorted(row.id for row in facts.suppressions if _covers(row, facts.category, scope))
-    return Refused(Reason.OPTED_OUT, {"covering": covering, "scope": scope.value}) if covering else Allowed()
+    others = [row_id for row_id in covering if row_id != facts.confirms]
+    if others:
+        return Refused(Reason.OPTED_OUT, {"covering": others, "scope": scope.value})
+    return Allowed(saw={"exempt": covering}) if covering else Allowed()
 
 
 def _covers(row: Suppression, category: Category, scope: OptOutScope) -> bool:

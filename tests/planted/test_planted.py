@@ -68,7 +68,13 @@ BUGS: Final = (
     ),
     Bug(
         "the gate in Postgres is not asked",
-        [Edit("app/ledger/prepare.py", "            slot=slot_of(slots, intent.category),\n", "            slot=None,\n")],
+        [
+            Edit(
+                "app/ledger/prepare.py",
+                "            slot=None if is_reply else slot_of(slots, intent.category),\n",
+                "            slot=None,\n",
+            ),
+        ],
         ["tests/ledger/test_prepare.py::test_a_gate_is_read_under_its_lock"],
     ),
     Bug(

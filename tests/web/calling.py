@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
@@ -11,8 +12,10 @@ from typing import Any
 from uuid import UUID
 
 import structlog
+from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import Engine, text
+from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.test import TestResponse
 
 from app.desk.configure import SCOPES, add_key
@@ -60,11 +63,18 @@ class Api:
         return {"Authorization": f"Bearer {self.key}"} | {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-def make_api(client: FlaskClient, engine: Engine, *, carrier: str = "twilio", scopes: tuple[str, ...] = SCOPES) -> Api:
+def make_api(
+    client: FlaskClient,
+    engine: Engine,
+    *,
+    carrier: str = "twilio",
+    settings: Mapping[str, str] | None = None,
+    scopes: tuple[str, ...] = SCOPES,
+) -> Api:
     """Make a tenant with a route, a template, a policy and a key."""
     with committing(engine) as session:
         now = clock(session)
-        house = make_house(session, carrier=carrier, now=now)
+        house = make_house(session, carrier=carrier, settings=settings, now=now)
         key = add_key(session, tenant_id=house.tenant_id, name="test", scopes=scopes, now=now)
     return Api(client, engine, house, key)
 
@@ -125,3 +135,24 @@ def production_log() -> Iterator[io.StringIO]:
     finally:
         root.handlers, root.level = handlers, level
         structlog.reset_defaults()
+
+
+class Quiet(WSGIRequestHandler):
+    """Serves without its own access log."""
+
+    def log_request(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def served(app: Flask) -> Iterator[str]:
+    """Serve the app from real threads on a real port."""
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

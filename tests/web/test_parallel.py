@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
 from flask import Flask
-from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.making import ask, together
-from tests.web.calling import Api, books_of
+from tests.web.calling import Api, books_of, served
 
 CALLERS = 200
-
-
-class Quiet(WSGIRequestHandler):
-    """Serves without its own access log."""
-
-    def log_request(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def served(app: Flask) -> Iterator[str]:
-    """Serve the app from real threads on a real port."""
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_two_hundred_posts_of_one_key_make_one_event(web_app: Flask, api: Api) -> None:

@@ -31,7 +31,7 @@ FROM {intents} s JOIN intent i ON i.id = s.id JOIN attempt a ON a.intent_id = i.
 JOIN decision d ON d.id = a.decision_id
 JOIN unnest(%(versions)s::uuid[], %(categories)s::text[], %(seconds)s::float8[]) AS c (version_id, category, seconds)
      ON c.version_id = d.policy_version_id AND c.category = i.category
-WHERE a.prepared_at IS NOT NULL
+WHERE a.prepared_at IS NOT NULL AND d.evidence #>> '{{facts,confirms}}' IS NULL  -- a reply takes no slot
 """
 
 # Earlier than the scope by the longest cooldown: the first of a pair may be long settled.
@@ -69,12 +69,22 @@ FROM scope s JOIN intent i ON i.id = s.id JOIN attempt a ON a.intent_id = i.id
 JOIN suppression p ON p.tenant_id = i.tenant_id AND p.address_hash = i.gate_hash AND p.channel = i.channel
                   AND p.act = 'suppress' AND (p.category IS NULL OR p.category = i.category)
 LEFT JOIN decision d ON d.id = a.decision_id
-WHERE a.prepared_at > p.at + %(lock_wait)s
+WHERE a.prepared_at > p.at + %(lock_wait)s AND d.evidence #>> '{facts,confirms}' IS DISTINCT FROM p.id::text
   AND NOT EXISTS (SELECT FROM suppression l
                   WHERE l.tenant_id = p.tenant_id AND l.address_hash = p.address_hash AND l.act = 'lift'
                     AND p.id = ANY(l.lifts) AND l.at <= a.prepared_at + %(lock_wait)s)
   AND NOT (p.source = 'keyword' AND p.category IS NULL AND NOT p.everything
            AND coalesce(d.evidence -> 'facts' -> 'suppressions', '[]') @> jsonb_build_array(jsonb_build_object('id', p.id)))
+"""
+
+# Exempt is the one text that answers the very message from which the suppression came.
+EXEMPT: Final = """
+SELECT d.id AS decision_id, d.intent_id
+FROM scope s JOIN decision d ON d.intent_id = s.id JOIN event e ON e.id = d.event_id
+WHERE d.evidence #>> '{facts,confirms}' IS NOT NULL
+  AND NOT EXISTS (SELECT FROM suppression p
+                  WHERE p.id::text = d.evidence #>> '{facts,confirms}' AND p.tenant_id = d.tenant_id
+                    AND p.act = 'suppress' AND p.cause_id::text = e.subject AND e.source = 'inbound')
 """
 
 LIFTS_NOTHING: Final = """
@@ -89,6 +99,7 @@ CHECKS: Final = (
     Check(10, "inside_cooldown", "one person was contacted for two reasons inside one cooldown", INSIDE_COOLDOWN),
     Check(10, "slot_lost", "a handoff's cooldown still runs, and the gate does not know", SLOT_LOST),
     Check(10, "after_stop", "an attempt was prepared for somebody who had asked not to be contacted", AFTER_STOP),
+    Check(10, "exempt_without_cause", "a decision is exempt from a suppression that its text does not answer", EXEMPT),
     Check(10, "lifts_nothing", "a lift names a row that is no suppression of its address", LIFTS_NOTHING),
 )
 

@@ -29,6 +29,8 @@ SEALED: Final = {
     "receipt_raw": ("sealed_call", "receipt_id"),
     "refused_receipt": ("sealed_call", "id"),
     "inlet": ("sealed_request", "id"),
+    "inbound": ("sealed_text", "id"),
+    "inbound_raw": ("sealed_call", "inbound_id"),
 }
 PAGE_OF: Final = """
 SELECT v.{key} AS row_id, v.{column} AS sealed, v.person_key_id, k.id AS key_id, k.wrapped_key, k.destroyed_at, {hashes}
