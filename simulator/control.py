@@ -13,7 +13,7 @@ from policy import segments
 from simulator.book import Book, Message, Receipt, Submission
 from simulator.carrier import LARGEST_SEED, SimulatedCarrier, wall_clock
 from simulator.chance import hex_digits
-from simulator.dialect import encode
+from simulator.dialect import Inbound, encode, inbound_call
 from simulator.engine import Answer, refusal
 from simulator.front import Call, is_url
 from simulator.parse import code
@@ -23,6 +23,8 @@ from simulator.rules import Signature
 from simulator.say import say
 
 PREFIX = "/_sim/"
+UNNAMED = "+15005550006"
+"""Whom a text is written to when nobody says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Control:
             ("PUT", "rules"): self._use_rules,
             ("POST", "reset"): self._reset,
             ("POST", "receipts"): self._post,
+            ("POST", "inbound"): self._hand_over,
         }
 
     def answer(self, call: Call) -> Answer:
@@ -135,6 +138,24 @@ class Control:
         fields.end()
         return asdict(self._poster.post(message, receipt, may_retry=False))
 
+    def _hand_over(self, call: Call) -> object:
+        """Write to whoever texted this number last, or to a URL: where its receipts go says where its answers do."""
+        fields = Fields(_json(call), "body")
+        sender, url = fields.get("from", text), fields.find("url", text)
+        last = self._find_message(None, sender) if url is None else None
+        told = Inbound(
+            sender=sender,
+            to=fields.take("to", text, last.submission.sender if last else UNNAMED),
+            text=fields.get("text", text),
+            opt_out_type=fields.find("opt_out_type", text),
+            signature=fields.take("signature", word(Signature), Signature.RIGHT),
+        )
+        sid = fields.take("sid", text, "SM" + hex_digits(next(self._by_hand), "inbound", sender, wall_clock()))
+        fields.end()
+        url = url or _inbound_url(last.submission.receipt_url or "" if last else "")
+        outcome, http_status = self._poster.hand_over(inbound_call(self._carrier.account, url, sid=sid, told=told))
+        return {"sid": sid, "url": url, "outcome": outcome, "http_status": http_status}
+
     def _find_message(self, sid: str | None, to: str | None) -> Message:
         """Find a message by id, or the latest to a number."""
         if (sid is None) == (to is None):
@@ -145,6 +166,10 @@ class Control:
         if not _can_be_told(message.submission):
             raise RulesRefused("body: the message came without a StatusCallback")
         return message
+
+
+def _inbound_url(receipt_url: str) -> str:
+    return receipt_url.partition("#")[0].partition("?")[0].replace("/v1/receipts/", "/v1/inbound/")
 
 
 def _can_be_told(submission: Submission) -> bool:

@@ -70,8 +70,20 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
+class Inbound:
+    """What somebody writes to a number of the account's."""
+
+    sender: str
+    to: str
+    text: str
+    opt_out_type: str | None = None
+    """What Advanced Opt-Out took it for."""
+    signature: Signature = Signature.RIGHT
+
+
+@dataclass(frozen=True, slots=True)
 class ReceiptCall:
-    """A receipt as it goes over the wire."""
+    """A receipt, or a text that somebody wrote, as it goes over the wire."""
 
     url: str
     headers: Mapping[str, str]
@@ -157,6 +169,27 @@ def receipt_call(account: Account, message: Message, receipt: Receipt) -> Receip
     if receipt.idempotency_token is not None:
         headers["I-Twilio-Idempotency-Token"] = receipt.idempotency_token
     return ReceiptCall(url, headers | _signature_headers(account, receipt.signature, url, form), urlencode(form).encode())
+
+
+def inbound_call(account: Account, url: str, *, sid: str, told: Inbound) -> ReceiptCall:
+    """Write a text that somebody wrote to a number of the account's, signed over the URL that it is handed over at."""
+    form = {
+        "AccountSid": account.sid,
+        "ApiVersion": API,
+        "Body": told.text,
+        "From": told.sender,
+        "MessageSid": sid,
+        "NumMedia": "0",
+        "NumSegments": str(count(told.text).segments),
+        "SmsMessageSid": sid,
+        "SmsSid": sid,
+        "SmsStatus": "received",
+        "To": told.to,
+    }
+    if told.opt_out_type is not None:
+        form["OptOutType"] = told.opt_out_type
+    headers = {"Content-Type": "application/x-www-form-urlencoded; charset=UTF-8", "User-Agent": "TwilioProxy/1.1"}
+    return ReceiptCall(url, headers | _signature_headers(account, told.signature, url, form), urlencode(form).encode())
 
 
 def receipt_form(account: Account, message: Message, receipt: Receipt) -> dict[str, str]:

@@ -18,7 +18,7 @@ import httpx
 
 from simulator.book import Message, Post, Receipt
 from simulator.carrier import SimulatedCarrier, wall_clock
-from simulator.dialect import receipt_call
+from simulator.dialect import ReceiptCall, receipt_call
 from simulator.say import say
 
 RETRY_SPACING = 0.2
@@ -160,7 +160,7 @@ class Poster:
     def post(self, message: Message, receipt: Receipt, *, turn: int = 1, may_retry: bool = True) -> Post:
         """Make one receipt call and write it down."""
         overrides = overrides_in(message.submission.receipt_url or "")
-        outcome, http_status = self._call(message, receipt, overrides)
+        outcome, http_status = self._call(receipt_call(self._carrier.account, message, receipt), overrides)
         reason = reason_to_retry(outcome, http_status)
         post = Post(
             receipt_id=receipt.id,
@@ -180,8 +180,13 @@ class Poster:
         say("receipt", sid=post.sid, status=post.status, turn=turn, outcome=outcome, http_status=http_status)
         return post
 
-    def _call(self, message: Message, receipt: Receipt, overrides: Overrides) -> tuple[str, int | None]:
-        call = receipt_call(self._carrier.account, message, receipt)
+    def hand_over(self, call: ReceiptCall) -> tuple[str, int | None]:
+        """Make one call with a text that somebody wrote; say how it went, and the status of the answer."""
+        outcome, http_status = self._call(call, Overrides())
+        say("inbound", outcome=outcome, http_status=http_status)
+        return outcome, http_status
+
+    def _call(self, call: ReceiptCall, overrides: Overrides) -> tuple[str, int | None]:
         parts = urlsplit(call.url)
         address = find_loopback(parts.hostname or "")
         if address is None:

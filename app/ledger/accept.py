@@ -83,22 +83,13 @@ class _Known:
     fresh: dict[tuple[bool, str], EventView] = field(default_factory=dict)
     joined: set[UUID] = field(default_factory=set)
     opened: set[UUID] = field(default_factory=set)
-    confirms: UUID | None = None
+    confirms: UUID | None = None  # the suppression that these events tell the person of, and are exempt from
 
 
 def accept(
-    session: Session,
-    requests: Sequence[NewEvent],
-    *,
-    tenant_id: UUID,
-    source: str,
-    confirms: UUID | None = None,
-    now: datetime,
+    session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, source: str, confirms: UUID | None = None, now: datetime
 ) -> list[Acceptance]:
-    """Accept a page of requests of one tenant, in order, each on its own; Raced when another was first.
-
-    `confirms` is the suppression that these tell the person of, and are exempt from.
-    """
+    """Accept a page of requests of one tenant, in order, each on its own; Raced when another was first."""
     known = _read(session, requests, tenant_id=tenant_id, source=source, now=now)
     known.confirms = confirms
     results = [_accept_one(known, request) for request in requests]

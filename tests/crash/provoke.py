@@ -116,6 +116,13 @@ class Trouble:
 
         eventually(aged, seconds=30)
 
+    def write(self, number: str, text: str, *, signature: str | None, status: int) -> None:
+        """Hand over what somebody writes, as a carrier that repeats itself until it is answered so."""
+        url = self.town.sql("SELECT receipt_url FROM route WHERE name = 'far'")[0][0].replace("/v1/receipts/", "/v1/inbound/")
+        form = {"MessageSid": f"SM{next(self._subjects)}", "From": number, "To": "+15005550006", "Body": text}
+        headers = {"X-Twilio-Signature": signature or sign(DEVELOPMENT_AUTH_TOKEN, url, form)}
+        self._call_until(status, url, form, headers)
+
     def _told_early(self) -> str:
         """Call with the receipt of a text that nobody has sent yet, as a carrier that keeps our reference to itself."""
         number = self.number()
@@ -124,15 +131,18 @@ class Trouble:
         url = self.town.sql("SELECT receipt_url FROM route WHERE name = 'far'")[0][0]
         headers = {"X-Twilio-Signature": sign(DEVELOPMENT_AUTH_TOKEN, url, form)}
 
+        self._call_until(200, url, form, headers)
+        return number
+
+    def _call_until(self, status: int, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> None:
         def call() -> bool:
             keep_alive(self.town)
             try:
-                return self.town.client.post(url, data=form, headers=headers).status_code == 200
+                return self.town.client.post(url, data=form, headers=headers).status_code == status
             except httpx.TransportError:
                 return False
 
         eventually(call, seconds=30)
-        return number
 
 
 def furnish_odd(town: Town) -> None:
@@ -261,12 +271,27 @@ def deaf(trouble: Trouble) -> Events:
     return {trouble.town.post(request(number, subject=trouble.subject("deaf"))): Fate(number, *ARRIVED)}
 
 
+def answered(trouble: Trouble) -> Events:
+    """Begin one, and let the person write to us before it goes."""
+    number = trouble.number()
+    trouble.write(number, "See you there", signature=None, status=200)
+    return {trouble.town.post(request(number)): Fate(number)}
+
+
+def mimicked(trouble: Trouble) -> Events:
+    """Let somebody hand over a text in a carrier's name; nothing follows."""
+    trouble.write(trouble.number(), "STOP", signature="Zm9yZ2Vk", status=403)
+    return {}
+
+
 Provoke = Callable[[Trouble], Events]
 
 # What an ordinary day does not pass: for each writing call of the label's function, in their order,
 # who provokes it, and at which passing it is certainly that call's turn.
 PROVOKED: Final[Mapping[str, Sequence[tuple[Provoke, int]]]] = {
     "flows.handoff._with_tokens": [(crowded, 1)],
+    "flows.inbound.act": [(answered, 1)],
+    "flows.inbound.take_inbound": [(mimicked, 1), (answered, 1)],
     "flows.inlet._one_by_one": [(unkeepable, 1)],
     "flows.inlet._refuse_poison": [(unkeepable, 1)],
     "flows.inlet._take": [(ordinary, 1), (unkeepable, 1)],

@@ -7,6 +7,7 @@ from hashlib import sha256
 import httpx
 import pytest
 
+from simulator.dialect import sign
 from tests.simulator.inbox import ACCOUNT, ANNA, BEN, Inbox, accepted, poll, posts, send, use_rule
 
 NO_RECEIPTS: dict[str, object] = {"receipts": []}
@@ -135,3 +136,24 @@ def test_what_does_not_exist_is_not_found(client: httpx.Client) -> None:
     assert client.get("/_sim/secrets").status_code == 404
     assert client.get("/2010-04-01/Accounts/AC1/Messages.json").status_code == 404
     assert client.delete(f"{ACCOUNT.messages_path}/SM1.json").status_code == 405
+
+
+def test_a_text_is_handed_over_where_the_answers_to_a_number_go(client: httpx.Client, inbox: Inbox) -> None:
+    url = f"http://127.0.0.1:{inbox.port}/v1/receipts/r-1"
+    use_rule(client, NO_RECEIPTS)
+    send(client, ANNA, StatusCallback=url + "?key=att-1#rc=1")
+
+    answer = client.post("/_sim/inbound", json={"from": ANNA, "text": "STOP", "opt_out_type": "STOP"}).json()
+
+    (heard,) = inbox.wait_for(1)
+    signed = sign(ACCOUNT.auth_token, url.replace("/v1/receipts/", "/v1/inbound/"), heard.form)
+    assert (answer["outcome"], answer["http_status"]) == ("answered", 204)
+    assert (heard.form["From"], heard.form["Body"], heard.form["OptOutType"]) == (ANNA, "STOP", "STOP")
+    assert heard.headers["x-twilio-signature"] == signed
+
+
+@pytest.mark.parametrize(
+    "body", [{"text": "STOP"}, {"from": ANNA}, {"from": ANNA, "text": "STOP"}, {"from": BEN, "text": "x", "y": 1}]
+)
+def test_a_text_of_nobody_or_to_nowhere_is_a_mistake(client: httpx.Client, body: dict[str, object]) -> None:
+    assert client.post("/_sim/inbound", json=body).status_code == 400
