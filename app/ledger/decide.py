@@ -47,6 +47,8 @@ class Wish:
     subdivisions: tuple[str, ...] = ()
     recipient_version: int | None = None
     """Of the stored recipient that declared the zone; None where the event did, or nobody."""
+    route_id: UUID | None = None
+    """The attempt's own route; None at acceptance, which chooses one."""
     accepted_on: Mapping[str, Any] | None = field(default=None, repr=False)
     """The evidence of the decision at acceptance; None: this is the acceptance."""
     confirms: str | None = None
@@ -83,7 +85,9 @@ def decide_wish(wish: Wish, around: Surroundings, *, now: datetime) -> Decided:
     """Decide one intent under the policy version in force at `now`."""
     policy = around.policies.get(wish.tenant_id)
     document = policy.document if policy is not None else None
-    route = around.route_for(wish.tenant_id, channel=wish.channel, country=wish.country)
+    route = around.route_of(wish.tenant_id, wish.route_id) or around.route_for(
+        wish.tenant_id, channel=wish.channel, country=wish.country
+    )
     gate_key = (wish.tenant_id, wish.gate_hash)
     gate = around.gates.get(gate_key)
     slot = slot_of(gate.slots, wish.category) if gate is not None else None

@@ -107,6 +107,7 @@ def _wish(books: Books, attempt_id: UUID, facts: Any, accepted: Mapping[UUID, An
         number_type=NumberType(facts.number_type) if facts.number_type else None,
         subdivisions=tuple(facts.subdivisions or ()),
         recipient_version=facts.evidence["facts"].get("recipient_version"),  # the zone is that of acceptance
+        route_id=attempt.route_id,
         accepted_on=accepted.get(intent.id),
         confirms=facts.evidence["facts"].get("confirms"),
     )

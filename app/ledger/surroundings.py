@@ -75,6 +75,10 @@ class Surroundings:
                 return route
         return None
 
+    def route_of(self, tenant_id: UUID, route_id: UUID | None) -> Any | None:  # noqa: ANN401 - a row of ROUTES
+        """Find a tenant's route by its id."""
+        return next((route for route in self.routes.get(tenant_id, ()) if route.id == route_id), None)
+
     def suppressions_of(self, gate: GateKey, *, channel: str) -> tuple[Suppression, ...]:
         """Give the standing suppressions of an address on a channel."""
         return tuple(
