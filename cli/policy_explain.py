@@ -38,7 +38,7 @@ def _plain(found: Explanation) -> dict[str, Any]:
     return {
         "intent": found.intent._asdict() | {"outcome": found.outcome},
         "attempt_id": found.attempt_id,
-        "attempts": [row._asdict() for row in found.attempts],
+        "attempts": [row._asdict() | {"why": found.why(row)} for row in found.attempts],
         "decisions": [
             asdict(decision) | {"decided_at_local": clocks_of(decision.decided_at, decision.zones)}
             for decision in found.decisions
@@ -58,6 +58,8 @@ def _story(found: Explanation) -> Iterator[str]:
         yield ""
         yield from _decision(decision)
     for attempt in found.attempts:
+        if why := found.why(attempt):
+            yield f"\nAttempt {attempt.ordinal}: {why}"
         if attempt.held_at is not None:
             yield f"\nattempt {attempt.ordinal}: asked again at {_at(attempt.held_at, zones)}, and the rules said the same"
 

@@ -20,7 +20,7 @@ from app.ledger.trace import Trace, find_trace
 from app.people.provenance import Act, covering
 from cli.environment import Trouble, as_text, books, console
 from policy.replay import answers_of
-from policy.words import CATALOGUE, Verdict
+from policy.words import CATALOGUE, RULE_OF, AllowedBy, Verdict
 
 STYLES = {
     "delivered": "bold green",
@@ -139,6 +139,7 @@ class _Story:
         head = Text.assemble(("attempt ", "bold"), f"{attempt.ordinal}  {attempt.id}  ", _word(attempt.state))
         facts = {
             "route": f"{attempt.route} ({attempt.carrier})" if attempt.route else "none",
+            "follows": self._follows(attempt),
             "segments": f"{attempt.segment_count} ({attempt.encoding})" if attempt.segment_count else "",
             "ended with": f"{attempt.error_class} {attempt.error_code or ''}" if attempt.error_class else "",
             "due": self._due(attempt),
@@ -148,9 +149,20 @@ class _Story:
             if attempt.next_check_at
             else "",
             "horizon": _instant(attempt.horizon_at) if attempt.horizon_at else "",
+            "silent until": f"{_instant(attempt.unheard_at)}, then ambiguity.waited" if attempt.unheard_at else "",
         }
         heard = self._heard(attempt)
         return Padding(Group(head, _facts(facts), *heard), (0, 0, 0, 2))
+
+    def _follows(self, attempt: Any) -> str:  # noqa: ANN401 - a row
+        """Name what let it follow the attempt before, and the version that says so."""
+        if attempt.allowed_by is None:
+            return ""
+        before = (a for a in self.found.attempts if (a.intent_id, a.ordinal) == (attempt.intent_id, attempt.ordinal - 1))
+        admitted = {a.decision_id for a in before}
+        label = next((f" of {d.policy_name}@{d.policy_version}" for d in self.found.decisions if d.id in admitted), "")
+        of_version = "" if attempt.allowed_by == AllowedBy.PERSON else label
+        return f"attempt {attempt.ordinal - 1}, by {RULE_OF[attempt.allowed_by]}{of_version}"
 
     def _due(self, attempt: Any) -> str:  # noqa: ANN401 - a row
         if attempt.parked:

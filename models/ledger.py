@@ -24,7 +24,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.base import Base, Id, Texts, one_of
 from policy.states import AttemptState, IntentState, Judgement, PublicState
-from policy.words import Category, Channel, ErrorClass, Source, Verdict
+from policy.words import AllowedBy, Category, Channel, ErrorClass, Source, Verdict
 
 
 class Event(Base):
@@ -176,6 +176,8 @@ class Attempt(Base):
     price: Mapped[Decimal | None] = mapped_column(Numeric)
     """Of all its segments, by the policy that accepted it; what the carrier bills may differ."""
     currency: Mapped[str | None]
+    allowed_by: Mapped[str | None]
+    """What let it follow the attempt before it; null for the first, and for what the releases before this column made."""
     decision_id: Mapped[UUID | None]
     """The decision that admitted it, set once at prepare."""
     lease: Mapped[int | None]
@@ -188,6 +190,8 @@ class Attempt(Base):
     horizon_at: Mapped[datetime | None]
     check_count: Mapped[int]
     not_found_count: Mapped[int] = mapped_column(SmallInteger)
+    unheard_at: Mapped[datetime | None]
+    """In doubt: when the pinned rule answers, if nothing at all was heard of it by then."""
     created_at: Mapped[datetime]
 
     __table_args__ = (
@@ -202,8 +206,10 @@ class Attempt(Base):
             "id",
             postgresql_where=text("state = 'delivered' AND error_class IS NOT NULL"),
         ),
+        Index("ix_attempt_unheard", "unheard_at", "id", postgresql_where=text("unheard_at IS NOT NULL")),
         one_of("state", AttemptState),
         one_of("error_class", ErrorClass),
+        one_of("allowed_by", AllowedBy),
         CheckConstraint("(price IS NULL) = (currency IS NULL)", name="price"),
         CheckConstraint("state NOT IN ('prepared', 'submitted') OR next_check_at IS NOT NULL", name="checked_while_open"),
         CheckConstraint("state IN ('prepared', 'submitted', 'unknown') OR next_check_at IS NULL", name="unchecked_when_settled"),

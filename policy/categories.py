@@ -21,6 +21,22 @@ class NotFound(StrEnum):
     CLOSE = "close"
 
 
+class Unheard(StrEnum):
+    """What follows when nothing at all was heard of an attempt in doubt for a while."""
+
+    RESEND = "resend"
+    REVIEW = "review"
+    CLOSE = "close"
+
+
+class RetryRoute(StrEnum):
+    """By which route a failed attempt is tried again."""
+
+    SAME = "same"
+    NEXT = "next"
+    """The next one by priority that is new to the intent, if what failed is known not to have been taken."""
+
+
 class AtHorizon(StrEnum):
     """What follows when an attempt in doubt reaches its horizon."""
 
@@ -67,6 +83,15 @@ class RetryRules:
     max_attempts: int
     backoff: Backoff
     window: timedelta
+    route: RetryRoute = RetryRoute.SAME
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """What follows when nothing was heard of an attempt in doubt for so long after it was prepared."""
+
+    after: timedelta
+    then: Unheard
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +100,8 @@ class AmbiguityRules:
 
     not_found: NotFound
     horizon: AtHorizon
+    waited: Waited | None = None
+    """None: silence before the horizon means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +159,7 @@ def _category(node: Node) -> CategoryRules:
 
 
 def _retry(node: Node) -> RetryRules:
-    fields = node.fields(required=("classes", "max_attempts", "backoff", "window"))
+    fields = node.fields(required=("classes", "max_attempts", "backoff", "window"), optional=("route",))
     classes = [(item, item.word(ErrorClass)) for item in fields["classes"].items()]
     for item, error_class in classes:
         if item.value == error_class.value and error_class not in CHOSEN:
@@ -142,6 +169,7 @@ def _retry(node: Node) -> RetryRules:
         max_attempts=fields["max_attempts"].whole(at_least=1),
         backoff=_backoff(fields["backoff"]),
         window=fields["window"].duration(),
+        route=RetryRoute.SAME if fields["route"].is_absent() else fields["route"].word(RetryRoute),
     )
 
 
@@ -158,5 +186,14 @@ def _backoff(node: Node) -> Backoff:
 
 
 def _ambiguity(node: Node) -> AmbiguityRules:
-    fields = node.fields(required=("not_found", "horizon"))
-    return AmbiguityRules(not_found=fields["not_found"].word(NotFound), horizon=fields["horizon"].word(AtHorizon))
+    fields = node.fields(required=("not_found", "horizon"), optional=("waited",))
+    return AmbiguityRules(
+        not_found=fields["not_found"].word(NotFound),
+        horizon=fields["horizon"].word(AtHorizon),
+        waited=None if fields["waited"].is_absent() else _waited(fields["waited"]),
+    )
+
+
+def _waited(node: Node) -> Waited:
+    fields = node.fields(required=("after", "then"))
+    return Waited(after=fields["after"].duration(), then=fields["then"].word(Unheard))

@@ -19,7 +19,10 @@ from policy.categories import (
     CategoryRules,
     NotFound,
     OptOutScope,
+    RetryRoute,
     RetryRules,
+    Unheard,
+    Waited,
     read_categories,
 )
 from policy.countries import CountryRule, read_countries, read_holidays, read_rules
@@ -38,8 +41,11 @@ __all__ = [
     "InvalidDocument",
     "NotFound",
     "OptOutScope",
+    "RetryRoute",
     "RetryRules",
     "Status",
+    "Unheard",
+    "Waited",
     "parse",
 ]
 

@@ -95,6 +95,28 @@ class ErrorClass(StrEnum):
 NOT_TAKEN = frozenset({ErrorClass.NOT_HANDED_OFF, ErrorClass.THROTTLED, ErrorClass.AUTH_CONFIG})
 
 
+class AllowedBy(StrEnum):
+    """What let an attempt follow another one; kept with it, so that a second text can be explained."""
+
+    RETRY = "retry"
+    """The one before failed for certain, and is tried again."""
+    NOT_FOUND = "not_found"
+    """A conclusive look-up, asked twice, did not find it, and `ambiguity.not_found` says resend."""
+    WAITED = "waited"
+    """Nothing at all was heard of it for as long as `ambiguity.waited` says, which then says resend."""
+    PERSON = "person"
+    """Somebody decided so, under their name."""
+
+
+# Where a policy version says so; what a person decides stands in no version.
+RULE_OF = {
+    AllowedBy.RETRY: "retry",
+    AllowedBy.NOT_FOUND: "ambiguity.not_found",
+    AllowedBy.WAITED: "ambiguity.waited",
+    AllowedBy.PERSON: "a person",
+}
+
+
 class Source(StrEnum):
     """Where an observation comes from."""
 
@@ -160,6 +182,7 @@ class Reason(StrEnum):
     HORIZON = "horizon"
     NOT_FOUND = "not_found"
     SETTLED = "settled"
+    NOT_HEARD = "not_heard"
     LOST_LEASES = "lost_leases"
     ARTIFACT_MISMATCH = "artifact_mismatch"
 
@@ -172,7 +195,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     Reason.BANNED_DATE: ("the policy does not allow this category on this local date", "wait"),
     Reason.COOLDOWN: ("this person was contacted in this category a short while ago", "wait"),
     Reason.FREQUENCY_CAP: ("this person was contacted as often as the policy allows for now", "wait"),
-    Reason.RETRY: ("an earlier attempt failed for certain and the policy allows another", "wait"),
+    Reason.RETRY: ("an earlier attempt came to nothing, as far as can be known, and the policy allows another", "wait"),
     Reason.PAUSED: ("an operator paused this tenant, lane or category", "resume when it is safe"),
     Reason.ROUTE_STOPPED: (
         "the route is stopped, by an operator or after a refused login",
@@ -209,6 +232,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     Reason.HORIZON: ("no outcome was heard before the horizon", "settle the review"),
     Reason.NOT_FOUND: ("the carrier, asked twice, does not know the message", "settle the review, or nothing if it is closed"),
     Reason.SETTLED: ("nobody heard how it ended, and a person settled it as failed", "nothing"),
+    Reason.NOT_HEARD: (
+        "nothing was heard of it for as long as the policy waits",
+        "settle the review, or nothing if it is closed",
+    ),
     Reason.LOST_LEASES: ("five workers in a row lost this row", "look at the workers' log, then settle the review"),
     Reason.ARTIFACT_MISMATCH: ("the text rendered at handoff is not the one that was accepted", "settle the review"),
     ErrorClass.PERMANENT_RECIPIENT: ("the carrier says that this number cannot be reached", "correct the number"),

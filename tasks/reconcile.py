@@ -8,6 +8,7 @@ from app.flows.reconcile.expiry import expire_due
 from app.flows.reconcile.horizons import reach_horizons
 from app.flows.reconcile.inbound import act_on_waiting
 from app.flows.reconcile.receipts import observe_waiting
+from app.flows.reconcile.unheard import answer_silence
 from tasks.celery import celery
 
 
@@ -17,6 +18,7 @@ def reconcile(**_: object) -> None:
     put_in_doubt()
     act_on_waiting()
     observe_waiting()
+    answer_silence()
     reach_horizons()
     expire_due()
     raise_sweep_floors()

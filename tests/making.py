@@ -111,6 +111,7 @@ def make_route(
     settings: Mapping[str, str] | None = None,
     rate: int = 50,
     priority: int = 100,
+    countries: Sequence[str] = (),
     now: datetime = NOON,
 ) -> UUID:
     """Add a route that answers nowhere by itself: its receipts carry a public URL that only signatures know."""
@@ -123,6 +124,7 @@ def make_route(
         credentials=SECRETS[carrier],
         rate_per_second=rate,
         priority=priority,
+        countries=countries,
     )
     return add_route(session, tenant_id=tenant_id, route=route, public_url="https://notify.example.test", now=now)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.carriers.base import Receipts
 from app.ground.db import as_json, insertion, rows, run_together
 from app.ground.ids import AttemptId, new_id
-from app.ledger.again import Again, write_again
+from app.ledger.again import Further, write_again
 from app.ledger.books import Books, lock_gates
 from app.ledger.close import CLEAR_OUTBOX, end_intents
 from app.ledger.heard import Heard, Standing, as_heard, contacted_twice, may_arrive, public_before
@@ -25,10 +24,9 @@ from app.ledger.state import close as close_attempts
 from app.ledger.transition import Change, change_of, record, waiting_state
 from app.people.suppress import suppress
 from models.rules import Pause
-from policy.document import AtHorizon, CategoryRules, NotFound
-from policy.retry import Ended, NoRetry, Retry, may_retry
+from policy.document import AtHorizon, CategoryRules, NotFound, Unheard
 from policy.states import PUBLIC, AttemptState, PublicState
-from policy.words import LANES, Category, ErrorClass, Reason, Source
+from policy.words import AllowedBy, Category, ErrorClass, Reason, Source
 
 PINNED = """
 SELECT a.id, d.policy_version_id FROM attempt a JOIN decision d ON d.id = a.decision_id
@@ -40,6 +38,10 @@ FREE_SLOTS = """
 UPDATE gate g SET slots = g.slots - n.category, changed_at = %(now)s
 FROM json_to_recordset(%(new)s::json) AS n (tenant_id uuid, address_hash bytea, category text, attempt_id text)
 WHERE g.tenant_id = n.tenant_id AND g.address_hash = n.address_hash AND g.slots -> n.category ->> 'attempt_id' = n.attempt_id
+"""
+
+WAIT = """
+UPDATE attempt a SET unheard_at = n.at FROM unnest(%(ids)s::uuid[], %(ats)s::timestamptz[]) AS n (id, at) WHERE a.id = n.id
 """
 
 HOLD = """
@@ -66,11 +68,13 @@ class Desk:
     rules: dict[UUID, CategoryRules] = field(default_factory=dict)
     endings: dict[UUID, str] = field(default_factory=dict)
     reviews: dict[UUID, str] = field(default_factory=dict)
+    waits: dict[UUID, datetime] = field(default_factory=dict)
     later: list[Change] = field(default_factory=list)
-    retries: list[Again] = field(default_factory=list)
+    further: Further = field(init=False)
 
     def __post_init__(self) -> None:
         self.rules = self._pinned_rules()
+        self.further = Further(self.session, self.books, self.heard, self.now)
 
     def _pinned_rules(self) -> dict[UUID, CategoryRules]:
         """Read the rules that admitted each attempt whose end or doubt a rule must answer for."""
@@ -97,6 +101,7 @@ class Desk:
         self.stop_routes()
         self.suppress_opted_out()
         self.free_slots()
+        self.further.look_for_ways(self.rules)
         for intent_id in sorted({h.attempt.intent_id for h in self.heard.values()}):
             self.settle(intent_id)
         self.write()
@@ -214,7 +219,7 @@ class Desk:
         if last is None or not last.applied or self.books.intents[intent_id].closed_at is not None:
             return
         if last.state is AttemptState.FAILED:
-            self._settle_failed(intent_id, attempts, last)
+            self._settle_failed(intent_id, last)
         elif last.state is AttemptState.UNKNOWN:
             self._settle_unknown(intent_id, last)
 
@@ -266,7 +271,7 @@ class Desk:
             )
             self.later.append(change)
 
-    def _settle_failed(self, intent_id: UUID, attempts: Sequence[Any], last: Heard) -> None:
+    def _settle_failed(self, intent_id: UUID, last: Heard) -> None:
         intent = self.books.intents[intent_id]
         error_class = last.error_class or ErrorClass.UNCLASSIFIED
         rules, told = self.rules.get(last.attempt.id), last.applied[-1]
@@ -274,48 +279,25 @@ class Desk:
         if rules is None or intent.close_requested_at is not None or told.source is Source.OPERATOR:
             self.endings[intent_id] = told.reason or error_class
             return
-        ended = [
-            Ended(
-                ErrorClass(self.heard[a.id].error_class or error_class if a.id in self.heard else a.error_class or "unclassified")
-            )
-            for a in attempts
-            if self.state_of(a) is AttemptState.FAILED
-        ]
-        wait = told.retry_after_seconds
-        answer = may_retry(
-            rules.retry,
-            ended=ended,
-            accepted_at=intent.accepted_at,
-            expires_at=intent.expires_at,
-            retry_after=timedelta(seconds=wait) if wait is not None else None,
-            jitter=random.random(),  # noqa: S311 - spreads retries, guards nothing
-            now=self.now,
-        )
-        match answer:
-            case Retry(not_before=not_before):
-                self.retry(intent, last.attempt, not_before)
-            case NoRetry():
-                self.endings[intent_id] = error_class
+        if not self.further.retry(intent, last, rules):
+            self.endings[intent_id] = error_class
 
     def resend(self, asked: Mapping[UUID, UUID]) -> None:
         """Try these locked attempts again although nobody knows of them: a person said so (attempt id -> the action's)."""
-        self.rules |= self._rules_of(sorted(asked)) if asked else {}
+        rules = self._rules_of(sorted(asked)) if asked else {}
         for attempt_id, action_id in sorted(asked.items()):
             attempt = self.books.attempts[attempt_id]
-            self.retry(self.books.intents[attempt.intent_id], attempt, self.now, action_id=action_id)
-
-    def retry(self, intent: Any, before: Any, not_before: datetime, *, action_id: UUID | None = None) -> None:  # noqa: ANN401 - locked rows
-        """Give a locked intent another attempt after `before`, due from `not_before` on; by a rule, or by a person's act."""
-        rules = self.rules.get(before.id)
-        lane = (rules.lane if rules else None) or LANES[Category(intent.category)]
-        again = Again.after(self.books, intent, before, lane=lane, not_before=not_before, action_id=action_id, now=self.now)
-        self.retries.append(again)
-        self.later.append(again.change)
+            intent = self.books.intents[attempt.intent_id]
+            self.further.add(
+                intent, attempt, rules.get(attempt_id), self.now, allowed_by=AllowedBy.PERSON, action_id=action_id
+            )
 
     def _settle_unknown(self, intent_id: UUID, last: Heard) -> None:
-        horizon_at = last.attempt.horizon_at
-        if horizon_at is not None and self.now >= horizon_at:
-            self._end_in_doubt(intent_id, last.attempt, self.rules.get(last.attempt.id))
+        attempt, rules = last.attempt, self.rules.get(last.attempt.id)
+        if attempt.horizon_at is not None and self.now >= attempt.horizon_at:
+            self._end_in_doubt(intent_id, attempt, rules)
+        elif rules is not None and rules.ambiguity.waited is not None and not last.taken:
+            self.waits[attempt.id] = (attempt.prepared_at or self.now) + rules.ambiguity.waited.after
 
     def settle_horizon(self, attempt: Any) -> None:  # noqa: ANN401 - a locked row
         """Follow the rule for an attempt in doubt that reached its horizon, unless a later one goes on."""
@@ -341,18 +323,32 @@ class Desk:
             return
         rules = self._rules_of([attempt.id]).get(attempt.id)
         rule = rules.ambiguity.not_found if rules else NotFound.REVIEW
-        if rule is NotFound.RESEND and intent.close_requested_at is None and intent.expires_at > self.now:
-            self.retry(intent, attempt, self.now)
-        elif rule is NotFound.REVIEW:
+        if rule is NotFound.REVIEW:
             self.reviews[attempt.id] = Reason.NOT_FOUND
-        else:
+        elif rules is None or rule is NotFound.CLOSE or not self.further.resend(intent, attempt, rules, AllowedBy.NOT_FOUND):
             self.endings[intent.id] = Reason.NOT_FOUND
 
+    def settle_unheard(self, attempts: Sequence[Any]) -> None:
+        """Follow the pinned rule for attempts in doubt that stayed silent for as long as it waits."""
+        pinned = self._rules_of([a.id for a in attempts]) if attempts else {}
+        for attempt in attempts:
+            rules, intent = pinned.get(attempt.id), self.books.intents[attempt.intent_id]
+            if rules is None or rules.ambiguity.waited is None:
+                continue
+            then = rules.ambiguity.waited.then
+            if then is Unheard.REVIEW:
+                self.reviews[attempt.id] = Reason.NOT_HEARD
+            elif then is Unheard.CLOSE or not self.further.resend(intent, attempt, rules, AllowedBy.WAITED):
+                self.endings[intent.id] = Reason.NOT_HEARD
+
     def write(self) -> None:
-        """Write retries, then the transitions that follow, then endings and reviews."""
-        if self.retries:
-            write_again(self.session, self.retries, now=self.now)
-        record(self.session, self.later, now=self.now)
+        """Write when rules answer, then retries, then the transitions that follow, then endings and reviews."""
+        if self.waits:
+            ids = sorted(self.waits)
+            rows(self.session, WAIT, ids=ids, ats=[self.waits[i] for i in ids])
+        if self.further.attempts:
+            write_again(self.session, self.further.attempts, now=self.now)
+        record(self.session, [*self.later, *(again.change for again in self.further.attempts)], now=self.now)
         if self.endings:
             end_intents(self.session, as_heard(self.books, self.heard), self.endings, now=self.now)
         if self.reviews:

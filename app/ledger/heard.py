@@ -122,9 +122,10 @@ def as_heard(books: Books, heard: Mapping[UUID, Heard]) -> Books:
 
 def contacted_twice(attempts: Sequence[Standing]) -> bool:
     """Say whether one attempt arrived and another may have as well, whatever was heard first."""
-    # A failure before the attempt that arrived is why that one was made, and no second contact.
+    # A failure before the attempt that arrived is why that one was made, and no second contact; so is
+    # one in doubt, which a rule or a person let it follow, as long as nobody says that it was taken.
     return any(
-        (other.taken or (other.state == AttemptState.UNKNOWN and not other.is_ruled_out))
+        (other.taken or (other.state == AttemptState.UNKNOWN and not other.is_ruled_out and other.ordinal > arrived.ordinal))
         and not (other.state == AttemptState.FAILED and other.ordinal < arrived.ordinal)
         for arrived in attempts
         if arrived.state == AttemptState.DELIVERED

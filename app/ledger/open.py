@@ -233,6 +233,7 @@ def attempt_row(
         "segment_count": None,
         "price": None,
         "currency": None,
+        "allowed_by": None,
         "decision_id": None,
         "lease": None,
         "prepared_at": None,
@@ -243,6 +244,7 @@ def attempt_row(
         "horizon_at": None,
         "check_count": 0,
         "not_found_count": 0,
+        "unheard_at": None,
         "created_at": now,
     }
 

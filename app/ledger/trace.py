@@ -48,7 +48,8 @@ WHERE d.intent_id = ANY(%(intents)s::uuid[]) ORDER BY d.decided_at, d.id
 ATTEMPTS = """
 SELECT a.id, a.intent_id, a.ordinal, r.name AS route, r.carrier, a.state, a.error_class, a.error_code, a.encoding,
        a.segment_count, a.decision_id, a.prepared_at, a.answered_at, a.ended_at, a.taken, a.next_check_at, a.horizon_at,
-       a.check_count, a.not_found_count, a.created_at, nullif(o.due_at, 'infinity') AS due_at, o.due_at = 'infinity' AS parked,
+       a.check_count, a.not_found_count, a.unheard_at, a.allowed_by, a.created_at,
+       nullif(o.due_at, 'infinity') AS due_at, o.due_at = 'infinity' AS parked,
        o.reason AS outbox_reason, o.leased_until, o.lost_lease_count
 FROM attempt a LEFT JOIN route r ON r.id = a.route_id LEFT JOIN outbox o ON o.attempt_id = a.id
 WHERE a.intent_id = ANY(%(intents)s::uuid[]) ORDER BY a.intent_id, a.ordinal

@@ -186,6 +186,22 @@ def test_a_sound_document_is_summed_up_and_what_is_suspicious_in_it_is_named(day
     assert all(doubt["line"] > 0 for doubt in read[0]["doubts"])
 
 
+def test_resending_that_proves_nothing_or_never_happens_is_named(daybook: Run, tmp_path: Path) -> None:
+    raw = yaml.safe_load(SAMPLE.read_text())
+    raw["categories"]["transactional"]["ambiguity"] |= {"not_found": "resend", "waited": {"after": "2h", "then": "resend"}}
+    raw["categories"]["operational"]["ambiguity"] |= {"waited": {"after": "12h", "then": "resend"}}
+    raw["categories"]["operational"]["retry"] |= {"max_attempts": 1}
+    raw["categories"]["marketing"]["ambiguity"] |= {"waited": {"after": "1h", "then": "review"}}
+
+    told = daybook("policy", "check", write(tmp_path, raw)).output
+
+    assert "transactional.ambiguity.not_found: never resends by routes of kannel, null: their look-ups prove nothing" in told
+    assert "transactional.ambiguity.waited: resends on silence: by routes of kannel, null no look-up says if it was taken" in told
+    assert "operational.ambiguity.waited.after: is no shorter than retry.window" in told
+    assert "operational.retry.max_attempts: is 1" in told
+    assert "marketing.ambiguity" not in told
+
+
 def test_a_country_whose_rules_name_no_hours_is_named(daybook: Run, tmp_path: Path) -> None:
     raw = yaml.safe_load(BY_COUNTRY.read_text())
     whole = write(tmp_path, raw, "whole.yaml")

@@ -13,16 +13,29 @@ import pytest
 from sqlalchemy import Engine
 
 from app.desk.policy.explain import _STATES
-from app.desk.policy.sentences import LOOKS_AT, REASONS, RULES, SOURCES, provenance_of
+from app.desk.policy.sentences import FOLLOWED, LOOKS_AT, REASONS, RULES, SOURCES, provenance_of
+from app.flows.reconcile.unheard import answer_silence
 from app.ground.db import rows
 from app.ground.ids import new_id
 from app.people.provenance import Act, Cause
 from policy.decide import REFUSING, WAITING
-from policy.states import IntentState
-from policy.words import CATALOGUE, ErrorClass, Lane, Reason, SuppressedBy
+from policy.states import AttemptState, IntentState
+from policy.words import CATALOGUE, RULE_OF, AllowedBy, ErrorClass, Lane, Reason, SuppressedBy
 from tests.cli.conftest import Run
 from tests.ledger.lived import NUMBERS, Lived
-from tests.making import NOON, Standing, claim, committing, make_house, make_queued, make_template, prepared_of
+from tests.making import (
+    NOON,
+    Standing,
+    claim,
+    clock,
+    committing,
+    make_attempt,
+    make_house,
+    make_queued,
+    make_template,
+    prepared_of,
+    sample,
+)
 
 AT_ELEVEN_PM: Final = datetime(2026, 12, 2, 4, 0, tzinfo=UTC)
 EIGHT_IN_THE_MORNING: Final = datetime(2026, 12, 2, 13, 0, tzinfo=UTC)
@@ -35,13 +48,17 @@ def test_every_reason_and_every_rule_has_words() -> None:
     assert {*Reason, *ErrorClass} - set(REASONS) == set()
     assert set(_STATES) == set(IntentState)
     assert set(SOURCES) == set(SuppressedBy)
+    assert set(FOLLOWED) == set(RULE_OF) == set(AllowedBy)
 
 
 def test_the_words_are_sentences_that_can_be_read_aloud() -> None:
     """Nothing is ever called sent, and no code of ours is spoken."""
     assert [said for said in (*REASONS.values(), *SOURCES.values()) if not re.fullmatch(r"[A-Z][^_{}@]+\.", said)] == []
+    assert [said for said in (*REASONS.values(), *FOLLOWED.values()) if not re.fullmatch(r"[A-Z][^_{}@]+\.", said)] == []
     assert [said for said in RULES.values() if not re.fullmatch(r"[A-Z][^_{}@]+\?", said)] == []
-    assert [said for said in (*REASONS.values(), *RULES.values()) if re.search(r"\b(sent|send)\b", said)] == []
+    assert [
+        said for said in (*REASONS.values(), *FOLLOWED.values(), *RULES.values()) if re.search(r"\b(sent|send)\b", said)
+    ] == []
 
 
 @pytest.fixture
@@ -195,6 +212,22 @@ def test_no_personal_value_is_shown(daybook: Run, fresh_database: Engine) -> Non
 
 
 @pytest.mark.usefixtures("fresh_database")
+def test_what_let_a_second_attempt_follow_is_named(daybook: Run, fresh_database: Engine) -> None:
+    with committing(fresh_database) as session:
+        waits = {"waited": {"after": "2h", "then": "resend"}}
+        house = make_house(session, policy=sample(ambiguity={"not_found": "review", "horizon": "review", **waits}))
+        standing = make_attempt(session, house, AttemptState.UNKNOWN, now=clock(session) - timedelta(hours=3))
+    assert answer_silence() == 1
+
+    explained, traced = daybook("policy", "explain", standing.intent_id), daybook("trace", standing.event_id)
+    read = json.loads(daybook("policy", "explain", standing.intent_id, "--json").output)
+
+    why = f"{FOLLOWED[AllowedBy.WAITED]} (sample@2026-11-01: ambiguity.waited)"
+    assert f"Attempt 2: {why}" in explained.output
+    assert [attempt["why"] for attempt in read["attempts"]] == [None, why]
+    assert "attempt 1, by ambiguity.waited of sample@2026-11-01" in " ".join(traced.output.split())
+
+
 def test_an_id_of_nothing_is_no_finding(daybook: Run) -> None:
     unknown, malformed = daybook("policy", "explain", new_id()), daybook("policy", "explain", "x")
 

@@ -415,7 +415,8 @@ class Model:
     def _twice(intent: Intent) -> bool:
         """Whether one arrived and another may have: a certain failure, or a conclusive look-up, before it is why it was made."""
         return any(
-            (o.taken or (o.state == "unknown" and o.missing < 2)) and not (o.state == "failed" and o.ordinal < a.ordinal)
+            (o.taken or (o.state == "unknown" and o.missing < 2 and o.ordinal > a.ordinal))
+            and not (o.state == "failed" and o.ordinal < a.ordinal)
             for a in intent.attempts
             if a.state == "delivered"
             for o in intent.attempts
@@ -469,17 +470,30 @@ class Model:
         retry.intent.state, retry.intent.reason = "deferred", "earlier_attempt"
 
     def _settle_failed(self, intent: Intent, report: Report, ended: list[tuple[Intent, str]]) -> None:
-        errors = [a.error or "unclassified" for a in intent.attempts if a.state == "failed"]
-        at = None if intent.asked else self._retry_at(intent, errors, report.retry_after or 0)
+        ends = self._ends(intent)
+        at = None if intent.asked else self._retry_at(intent, ends, report.retry_after or 0)
         if at is None:
-            ended.append((intent, errors[-1]))
+            ended.append((intent, ends[-1]))
         else:
             self._retry(intent, at)
+
+    @staticmethod
+    def _ends(intent: Intent) -> list[str]:
+        """Say how each attempt that went out ended, also that nobody knows."""
+        out = [a for a in intent.attempts if a.state in {"failed", "unknown"}]
+        return ["in doubt" if a.state == "unknown" else a.error or "unclassified" for a in out]
+
+    @staticmethod
+    def _used_up(ends: Sequence[str]) -> bool:
+        return sum(e not in NOT_TAKEN for e in ends) >= MAX_ATTEMPTS
+
+    def _in_time(self, intent: Intent, at: int) -> bool:
+        return at < min(intent.event.expires, intent.event.accepted + RETRY_WINDOW)
 
     def _retry_at(self, intent: Intent, errors: Sequence[str], retry_after: int) -> int | None:
         last = errors[-1]
         free = last in NOT_TAKEN
-        if not free and (last != "transient" or sum(e not in NOT_TAKEN for e in errors) >= MAX_ATTEMPTS):
+        if not free and (last != "transient" or self._used_up(errors)):
             return None
         streak = 0
         for e in reversed(errors):
@@ -489,7 +503,7 @@ class Model:
         initial, factor, longest = BACKOFF
         wait = STOPPED_FOR if last == "auth_config" else max(min(initial * factor ** (streak - 1), longest), retry_after)
         at = self.now + wait
-        return at if at < min(intent.event.expires, intent.event.accepted + RETRY_WINDOW) else None
+        return at if self._in_time(intent, at) else None
 
     def _retry(self, intent: Intent, at: int) -> None:
         self.rows[self._attempt(intent)] = Row(at)
@@ -536,12 +550,15 @@ class Model:
 
     def _not_found(self, a: Attempt, ended: list[tuple[Intent, str]]) -> None:
         rule = self.rules.not_found
-        if rule == "resend" and not a.intent.asked and a.intent.event.expires > self.now:
+        if rule == "resend" and self._may_resend(a.intent):
             self._retry(a.intent, self.now)
         elif rule == "review":
             self.reviews.setdefault(a, "not_found")
         else:
             ended.append((a.intent, "not_found"))
+
+    def _may_resend(self, intent: Intent) -> bool:
+        return not intent.asked and not self._used_up(self._ends(intent)) and self._in_time(intent, self.now)
 
     def doubts(self) -> list[Name]:
         """Find what was prepared and never answered."""

@@ -10,7 +10,18 @@ import pytest
 import yaml
 
 import policy
-from policy.document import AtHorizon, Basis, InvalidDocument, NotFound, OptOutScope, Status, parse
+from policy.document import (
+    AtHorizon,
+    Basis,
+    InvalidDocument,
+    NotFound,
+    OptOutScope,
+    RetryRoute,
+    Status,
+    Unheard,
+    Waited,
+    parse,
+)
 from policy.hours import Day
 from policy.limits import Cap, MessageCap, Per
 from policy.words import Category, Channel, ErrorClass, Lane
@@ -175,6 +186,36 @@ def test_a_mistake_in_the_hours_is_told_in_words(path: str, rules: dict[str, Any
     raw = make_raw(categories={"marketing": make_category(hours=[DAYTIME | rules])})
 
     assert message in problems_of(raw)[f"categories.marketing.{path}"]
+
+
+SECOND_ATTEMPTS: list[tuple[str, dict[str, Any], str]] = [
+    ("retry.route", {"route": "best"}, "same, next"),
+    ("retry.carrier", {"carrier": "acme"}, "not a key"),
+    ("ambiguity.waited", {"waited": "2h"}, "a mapping"),
+    ("ambiguity.waited.then", {"waited": {"after": "2h"}}, "is missing"),
+    ("ambiguity.waited.then", {"waited": {"after": "2h", "then": "retry"}}, "resend, review, close"),
+    ("ambiguity.waited.after", {"waited": {"after": "0s", "then": "close"}}, "longer than nothing"),
+]
+
+
+@pytest.mark.parametrize(("path", "change", "message"), SECOND_ATTEMPTS)
+def test_a_mistake_in_the_rules_for_second_attempts_is_told_in_words(path: str, change: dict[str, Any], message: str) -> None:
+    rules = make_category()
+    rules[path.partition(".")[0]] |= change
+
+    assert message in problems_of(make_raw(categories={"marketing": rules}))[f"categories.marketing.{path}"]
+
+
+def test_the_rules_for_second_attempts_are_read_and_may_be_left_out() -> None:
+    rules = make_category()
+    rules["retry"] |= {"route": "next"}
+    rules["ambiguity"] |= {"waited": {"after": "2h", "then": "resend"}}
+
+    told = make_document(categories={"marketing": rules}).categories[Category.MARKETING]
+    left_out = make_document().categories[Category.MARKETING]
+
+    assert (told.retry.route, told.ambiguity.waited) == (RetryRoute.NEXT, Waited(timedelta(hours=2), Unheard.RESEND))
+    assert (left_out.retry.route, left_out.ambiguity.waited) == (RetryRoute.SAME, None)
 
 
 @pytest.mark.parametrize("factor", [1.5, True, "2", 0])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from app.carriers.registry import CARRIERS
 from app.desk.policy.line import AHEAD
-from policy.document import CategoryRules, Document, Status
+from policy.document import CategoryRules, Document, NotFound, Status, Unheard
 from policy.findings import rfc3339
 from policy.hours import DAYS, Hours
 from policy.reading import Problem
@@ -62,9 +63,32 @@ def _of_category(category: Category, rules: CategoryRules) -> Iterator[Problem]:
         yield Problem(f"{path}.cooldown", "is no shorter than max_age: what waits for it is closed instead")
     if rules.retry.window > rules.max_age:
         yield Problem(f"{path}.retry.window", "is longer than max_age, which ends it first")
+    yield from _of_second_attempts(path, rules)
     for index, hours in enumerate(rules.hours):
         if not _opens(hours):
             yield Problem(f"{path}.hours[{index}]", "never opens: every day of its windows is banned")
+
+
+def _of_second_attempts(path: str, rules: CategoryRules) -> Iterator[Problem]:
+    """Name what is said of resending and will not come to it, or comes to two texts."""
+    retry, ambiguity = rules.retry, rules.ambiguity
+    waited = ambiguity.waited
+    resends = waited is not None and waited.then is Unheard.RESEND
+    if retry.max_attempts == 1 and (retry.classes or resends or ambiguity.not_found is NotFound.RESEND):
+        yield Problem(
+            f"{path}.retry.max_attempts", "is 1: what was taken or refused, or may have been, is not tried again at all"
+        )
+    silent = ", ".join(sorted(name for name, carrier in CARRIERS.items() if not carrier.capabilities.lookup_conclusive))
+    if ambiguity.not_found is NotFound.RESEND:
+        yield Problem(f"{path}.ambiguity.not_found", f"never resends by routes of {silent}: their look-ups prove nothing")
+    if waited is None:
+        return
+    if resends:
+        yield Problem(f"{path}.ambiguity.waited", f"resends on silence: by routes of {silent} no look-up says if it was taken")
+    if resends and waited.after >= retry.window:
+        yield Problem(f"{path}.ambiguity.waited.after", "is no shorter than retry.window: it is closed instead of sent again")
+    if rules.horizon is not None and waited.after >= rules.horizon:
+        yield Problem(f"{path}.ambiguity.waited.after", "is no shorter than horizon, which answers first")
 
 
 def _opens(hours: Hours) -> bool:

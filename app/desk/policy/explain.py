@@ -10,12 +10,12 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.desk.policy.sentences import LOOKS_AT, question_of, sentence_of, source_of_zone
+from app.desk.policy.sentences import FOLLOWED, LOOKS_AT, question_of, sentence_of, source_of_zone
 from app.ground.db import rows, run_together
 from app.people.provenance import Act, acts_by_id, covering
 from policy.findings import rfc3339
 from policy.replay import answers_of
-from policy.words import Verdict
+from policy.words import RULE_OF, AllowedBy, Verdict
 from policy.zones import find_zone
 
 INTENT_OF = """
@@ -39,7 +39,7 @@ WHERE d.intent_id = %(intent)s ORDER BY d.decided_at, d.id
 """
 
 ATTEMPTS = """
-SELECT a.id, a.ordinal, a.state, a.decision_id, a.prepared_at, a.error_class, o.held_at
+SELECT a.id, a.ordinal, a.state, a.decision_id, a.prepared_at, a.error_class, a.allowed_by, o.held_at
 FROM attempt a LEFT JOIN outbox o ON o.attempt_id = a.id WHERE a.intent_id = %(intent)s ORDER BY a.ordinal
 """
 
@@ -96,6 +96,15 @@ class Explanation:
     attempt_id: UUID | None
     attempts: Sequence[Any]
     decisions: Sequence[Explained]
+
+    def why(self, attempt: Any) -> str | None:  # noqa: ANN401 - a row of ATTEMPTS
+        """Say why an attempt followed the one before it, and by which version; None for one that followed none."""
+        if attempt.allowed_by is None:
+            return None
+        labels = (d.policy["policy"] for d in self.decisions if d.policy and attempt.ordinal - 1 in d.admitted)
+        by = RULE_OF[attempt.allowed_by]
+        rule = by if attempt.allowed_by == AllowedBy.PERSON else f"{next(labels, 'no version')}: {by}"
+        return f"{FOLLOWED[attempt.allowed_by]} ({rule})"
 
     @property
     def outcome(self) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from app.people.provenance import Act
-from policy.words import ErrorClass, Reason, SuppressedBy
+from policy.words import AllowedBy, ErrorClass, Reason, SuppressedBy
 
 # Read aloud, to the person: what it means for them, without blame and without a word of ours.
 REASONS: Final[Mapping[str, str]] = {
@@ -17,7 +17,7 @@ REASONS: Final[Mapping[str, str]] = {
     Reason.BANNED_DATE: "We do not give out this kind of message on that date, so we waited for the next good day.",
     Reason.COOLDOWN: "You had a message of this kind a short while before, so we left you alone for a time.",
     Reason.FREQUENCY_CAP: "You had as many messages as our rules allow in that time, so we left you alone for a while.",
-    Reason.RETRY: "A first try certainly did not reach you, and our rules allow another.",
+    Reason.RETRY: "A first try did not reach you, as far as we can know, and our rules allow another.",
     Reason.PAUSED: "One of our operators had stopped messages of this kind for a while.",
     Reason.ROUTE_STOPPED: "Our connection to the carrier was stopped, so we waited for it.",
     Reason.RATE_LIMITED: "Many messages were due at once, and yours waited for its turn.",
@@ -47,6 +47,7 @@ REASONS: Final[Mapping[str, str]] = {
     Reason.NO_RECEIPT: "The carrier does not tell us reliably whether messages arrive, and told us nothing about this one.",
     Reason.HORIZON: "We asked the carrier for as long as it can be asked, and heard nothing.",
     Reason.NOT_FOUND: "We asked the carrier twice, and it does not know this message.",
+    Reason.NOT_HEARD: "We heard nothing more of this message for as long as our rules wait for a word.",
     Reason.LOST_LEASES: "Our side failed several times with this message, and a person is looking at it.",
     Reason.ARTIFACT_MISMATCH: "The text was no longer the one that was agreed, so we held it for a person to look at.",
     ErrorClass.PERMANENT_RECIPIENT: "The carrier says that your number cannot be reached.",
@@ -74,6 +75,14 @@ SOURCES: Final[Mapping[str, str]] = {
 
 # What is written down later than this was told to us, not heard by us.
 AT_ONCE: Final = timedelta(minutes=1)
+
+# Why there was another try: what is told of the attempt that followed one before it.
+FOLLOWED: Final[Mapping[str, str]] = {
+    AllowedBy.RETRY: "The one before failed for certain, and was tried again.",
+    AllowedBy.NOT_FOUND: "The carrier, asked twice, did not know the one before, and our rules allow another then.",
+    AllowedBy.WAITED: "Nothing was heard of the one before for as long as our rules wait, and they allow another then.",
+    AllowedBy.PERSON: "One of our operators decided to try again.",
+}
 
 # What each rule asks, so that "no objection" and "not yet" answer it.
 RULES: Final[Mapping[str, str]] = {

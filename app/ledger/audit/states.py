@@ -67,7 +67,8 @@ WHERE greatest(a.created_at, a.prepared_at) > least(i.closed_at, i.close_request
 """
 
 # Another attempt may follow what failed for certain; what was in doubt needs the pinned version's
-# rule and two look-ups, or a person who named it.
+# rule, and two look-ups or as long a silence as it waits for; or a person who named it. What a rule
+# let go says so itself, but for what was made before attempts did.
 AFTER_UNKNOWN = """
 SELECT a.id AS attempt_id, p.id AS attempt_before_id
 FROM scope s JOIN attempt a ON a.intent_id = s.id
@@ -78,7 +79,14 @@ LEFT JOIN policy_version v ON v.id = d.policy_version_id
 WHERE NOT EXISTS (SELECT FROM observation o
                   WHERE o.attempt_id = p.id AND o.state = 'failed' AND o.judgement = 'applied'
                     AND o.observed_at <= a.created_at + %(lock_wait)s)
-  AND NOT (p.not_found_count >= 2 AND v.document #>> ARRAY['categories', i.category, 'ambiguity', 'not_found'] = 'resend')
+  AND NOT (coalesce(a.allowed_by, 'not_found') = 'not_found' AND p.not_found_count >= 2
+           AND v.document #>> ARRAY['categories', i.category, 'ambiguity', 'not_found'] = 'resend')
+  AND NOT (a.allowed_by = 'waited' AND v.document #>> ARRAY['categories', i.category, 'ambiguity', 'waited', 'then'] = 'resend'
+           AND a.created_at >= coalesce(p.prepared_at, p.answered_at)
+                               + (v.document #>> ARRAY['categories', i.category, 'ambiguity', 'waited', 'after'])::interval
+           AND NOT EXISTS (SELECT FROM observation o
+                           WHERE o.attempt_id = p.id AND o.observed_at < a.created_at - %(lock_wait)s
+                             AND (o.remote_id IS NOT NULL OR o.source NOT IN ('answer', 'reconcile'))))
   AND NOT EXISTS (SELECT FROM operator_action w
                   WHERE w.tenant_id = a.tenant_id AND w.verb NOT IN ('cancel', 'pause', 'resume')
                     AND coalesce(w.subject ->> 'as', 'resend') = 'resend'
