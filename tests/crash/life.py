@@ -23,6 +23,7 @@ from app.flows.reconcile.deadlines import put_in_doubt
 from app.flows.reconcile.expiry import expire_page
 from app.flows.reconcile.horizons import reach_horizons
 from app.flows.reconcile.receipts import observe_waiting
+from app.flows.reconcile.unheard import answer_silence
 from app.ground.db import DatabaseAway
 from app.ground.log import log, set_up
 from policy.words import Lane
@@ -53,6 +54,7 @@ def turn() -> None:
     poll_page()
     put_in_doubt()
     observe_waiting()
+    answer_silence()
     reach_horizons()
     expire_page()
     sequence_feed()

@@ -42,6 +42,9 @@ CREATE TRIGGER refuse BEFORE INSERT ON observation FOR EACH ROW WHEN (NEW.source
 """
 
 
+WAITS: Final = {"not_found": "review", "horizon": "review", "waited": {"after": "1s", "then": "resend"}}
+
+
 @dataclass(frozen=True, slots=True)
 class Fate:
     """How an event must end, and how often its number may have been written to."""
@@ -146,16 +149,18 @@ class Trouble:
 
 
 def furnish_odd(town: Town) -> None:
-    """Add a tenant whose route never has two tokens at once, and whose offers an operator holds back."""
+    """Add a tenant whose route never has two tokens at once, who waits for news, and whose offers an operator holds back."""
     raw = yaml.safe_load(SAMPLE.read_text())
     raw["categories"]["transactional"]["cooldown"] = "0s"
-    del raw["categories"]["marketing"]["hours"]
+    for category in ("operational", "marketing"):
+        del raw["categories"][category]["hours"]
+    raw["categories"]["operational"] |= {"cooldown": "0s", "ambiguity": WAITS}
     now = datetime(2026, 11, 15, tzinfo=UTC)
     engine = create_engine(database_url(town.database))
     with Session(engine) as session:
         tenant_id = add_tenant(session, name="odd", now=now)
         store_policy(session, tenant_id=tenant_id, raw=raw, now=now)
-        for name, category in (("class-opening", "transactional"), ("offer", "marketing")):
+        for name, category in (("class-opening", "transactional"), ("news", "operational"), ("offer", "marketing")):
             template = NewTemplate(name, category, ["class"], {"en": "A seat opened in {{ class }}."}, "en")
             publish_template(session, tenant_id=tenant_id, template=template, now=now)
         route = NewRoute(
@@ -203,6 +208,14 @@ def untaken(trouble: Trouble) -> Events:
     number = trouble.number()
     trouble.town.script({"match": {"to": number, "nth": 1}, "then": {"accept": False, "respond": "drop"}})
     return {trouble.town.post(request(number)): Fate(number)}
+
+
+def unheard(trouble: Trouble) -> Events:
+    """Begin one that the carrier breaks off and does not have, of a kind that silence lets go again."""
+    body = request(trouble.number(), template="news")
+    trouble.town.script({"match": {"to": body["recipient"]["sms"], "nth": 1}, "then": {"accept": False, "respond": "drop"}})
+    trouble.insert(body, tenant="odd")
+    return {trouble.accepted(body): Fate(body["recipient"]["sms"])}
 
 
 def forged(trouble: Trouble) -> Events:
@@ -302,6 +315,7 @@ PROVOKED: Final[Mapping[str, Sequence[tuple[Provoke, int]]]] = {
     "flows.reconcile.expiry._expire": [(held_back, 1)],
     "flows.reconcile.horizons.reach_horizons": [(vanished, 1)],
     "flows.reconcile.receipts._observe": [(late, 1), (deaf, 1)],
+    "flows.reconcile.unheard._answer": [(unheard, 1)],
     "flows.reconcile.receipts.observe_waiting": [(late, 1)],
 }
 EVERYDAY: Final[Sequence[tuple[Provoke, int]]] = [(ordinary, 1)]
