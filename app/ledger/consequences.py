@@ -33,11 +33,23 @@ SELECT a.id, d.policy_version_id FROM attempt a JOIN decision d ON d.id = a.deci
 WHERE a.id = ANY(%(ids)s::uuid[])
 """
 
-# Freed by a certain non-handoff only, and only by the attempt that has it.
+# Freed by a certain non-handoff only: the slot by the attempt that has it, and what the caps count by the one that
+# was counted at that instant. One row per gate: of several that fit, an UPDATE takes one and forgets the rest.
 FREE_SLOTS = """
-UPDATE gate g SET slots = g.slots - n.category, changed_at = %(now)s
-FROM json_to_recordset(%(new)s::json) AS n (tenant_id uuid, address_hash bytea, category text, attempt_id text)
-WHERE g.tenant_id = n.tenant_id AND g.address_hash = n.address_hash AND g.slots -> n.category ->> 'attempt_id' = n.attempt_id
+UPDATE gate g SET changed_at = %(now)s, slots = coalesce((
+    SELECT jsonb_object_agg(s.key, CASE WHEN s.key <> 'contacted' THEN s.value ELSE (
+               SELECT coalesce(jsonb_agg(c.told ORDER BY c.n), '[]')
+               FROM jsonb_array_elements(s.value) WITH ORDINALITY AS c (told, n)
+               WHERE NOT EXISTS (SELECT FROM unnest(free.keys, free.ats) AS f (key, at)
+                                 WHERE f.key = c.told ->> 'business_key' AND f.at = (c.told ->> 'at')::timestamptz)) END)
+    FROM jsonb_each(g.slots) s
+    WHERE s.key = 'contacted' OR s.value ->> 'attempt_id' <> ALL(free.attempts)), '{}')
+FROM (SELECT tenant_id, address_hash, array_agg(attempt_id) AS attempts, array_agg(business_key) AS keys,
+             array_agg(prepared_at) AS ats
+      FROM json_to_recordset(%(new)s::json)
+           AS n (tenant_id uuid, address_hash bytea, attempt_id text, business_key text, prepared_at timestamptz)
+      GROUP BY tenant_id, address_hash) free
+WHERE g.tenant_id = free.tenant_id AND g.address_hash = free.address_hash
 """
 
 WAIT = """
@@ -184,7 +196,7 @@ class Desk:
             )
 
     def free_slots(self) -> None:
-        """Give the gate's slot back where nothing was taken, for certain."""
+        """Give the gate's slot back, and what its caps counted, where nothing was taken, for certain."""
         free = [
             h
             for h in self.heard.values()
@@ -194,7 +206,13 @@ class Desk:
             intents = [self.books.intents[h.attempt.intent_id] for h in free]
             lock_gates(self.session, {(i.tenant_id, bytes(i.gate_hash)) for i in intents})
             new = [
-                {"tenant_id": i.tenant_id, "address_hash": i.gate_hash, "category": i.category, "attempt_id": h.attempt.id}
+                {
+                    "tenant_id": i.tenant_id,
+                    "address_hash": i.gate_hash,
+                    "attempt_id": h.attempt.id,
+                    "business_key": i.business_key,
+                    "prepared_at": h.attempt.prepared_at,
+                }
                 for i, h in zip(intents, free, strict=True)
             ]
             rows(self.session, FREE_SLOTS, new=as_json(new), now=self.now)

@@ -135,6 +135,46 @@ def test_what_was_certainly_not_taken_gives_its_slot_back(session: Session, erro
     assert slots_of(session, make_failed(session, error_class)) == {}
 
 
+CAPPED = {"cooldown": "0s", "caps": [{"limit": 1, "window": "24h", "per": "category"}]}
+
+
+@pytest.mark.parametrize("error_class", NOT_TAKEN[:2])
+def test_what_was_certainly_not_taken_is_not_counted_by_the_caps(session: Session, error_class: ErrorClass) -> None:
+    """Nobody was contacted: the next one need not wait a day."""
+    house = make_house(session, policy=sample(**CAPPED))
+    make_attempt(session, house, FAILED, error_class=error_class)
+
+    second = make_queued(session, house, subject="c-2")
+
+    assert slots_of(session, second) == {"contacted": []}
+    assert intent_of(session, second).state == "queued"
+
+
+def test_what_the_carrier_had_taken_is_counted_by_the_caps_also_when_it_failed(session: Session) -> None:
+    house = make_house(session, policy=sample(**CAPPED))
+    standing = make_attempt(session, house, SUBMITTED, remote_id="SM1")
+
+    hear(session, standing, FAILED, error_class=ErrorClass.PERMANENT_RECIPIENT, now=LATER)
+
+    assert len(slots_of(session, standing)["contacted"]) == 1
+
+
+def test_two_that_were_not_taken_in_one_page_both_give_their_slots_back(session: Session) -> None:
+    """One person, two categories: one statement frees both."""
+    raw = sample()
+    raw["categories"]["operational"] |= {"hours": None, "lane": "urgent"}
+    house = make_house(session, policy=raw)
+    make_template(session, house.tenant_id, name="news", category="operational")
+    first = make_prepared(session, house)
+    news = make_queued(session, house, subject="c-2", template="news")
+    second = prepared_of(session, news)
+    assert set(slots_of(session, first)) == {"transactional", "operational"}
+
+    observe(session, [told(s, FAILED, error_class=ErrorClass.NOT_HANDED_OFF) for s in (first, second)], now=LATER)
+
+    assert slots_of(session, first) == {}
+
+
 @pytest.mark.parametrize("state", [SUBMITTED, UNKNOWN, DELIVERED])
 def test_what_the_carrier_may_have_keeps_its_slot(session: Session, state: AttemptState) -> None:
     standing = make_attempt(session, make_house(session), state, remote_id="SM1")
