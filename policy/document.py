@@ -27,6 +27,7 @@ from policy.categories import (
 )
 from policy.countries import CountryRule, read_countries, read_holidays, read_rules
 from policy.limits import Price, read_prices
+from policy.rates import Rate, read_rate
 from policy.reading import Node, Problem
 from policy.words import Category, Channel, NumberType
 
@@ -77,6 +78,8 @@ class Document:
     """Which kinds of number may be contacted; None: any that is valid."""
     prices: Mapping[tuple[Channel, str], Price] = field(default_factory=dict)
     """What a segment costs, where no rule says otherwise."""
+    rate: Rate | None = None
+    """How fast the tenant sends at most, over all of its routes."""
     rules: tuple[CountryRule, ...] = ()
     found: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     """What was looked up before, kept because it is asked for thousands of times a second; see `policy.applicable`."""
@@ -106,7 +109,7 @@ def parse(raw: Mapping[str, object]) -> Document:
     root = Node(raw)
     fields = root.fields(
         required=("name", "version", "owner", "status", "effective_from", "channels", "countries", "categories"),
-        optional=("reviewer", "effective_until", "number_types", "prices", "holidays", "rules"),
+        optional=("reviewer", "effective_until", "number_types", "prices", "rate", "holidays", "rules"),
     )
     reviewer, until, types = fields["reviewer"], fields["effective_until"], fields["number_types"]
     allowed, blocked = read_countries(fields["countries"])
@@ -124,6 +127,7 @@ def parse(raw: Mapping[str, object]) -> Document:
         categories=read_categories(fields["categories"]),
         number_types=None if types.is_absent() else frozenset(item.word(NumberType) for item in types.items(some=True)),
         prices=read_prices(fields["prices"]),
+        rate=read_rate(fields["rate"]),
         rules=read_rules(fields["rules"], read_holidays(fields["holidays"])),
         sha256="" if root.problems else _sha256(raw),
     )

@@ -201,7 +201,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "the route is stopped, by an operator or after a refused login",
         "set it right at the carrier or make a new route, then resume",
     ),
-    Reason.RATE_LIMITED: ("the route's own rate is used up for the moment", "wait, or raise the rate"),
+    Reason.RATE_LIMITED: ("the rate of the route, or of the tenant, is used up for the moment", "wait, or raise the rate"),
     Reason.NO_POLICY: ("no policy version is in force", "publish one"),
     Reason.LIMITS_UNREACHABLE: ("the limits could not be read", "see that Redis answers"),
     Reason.EARLIER_ATTEMPT: ("the carrier says that it has an earlier attempt after all", "wait for its outcome"),

@@ -7,7 +7,7 @@ from app.flows.floors import lower_floors
 from policy.words import Lane
 from tasks.celery import celery
 from tasks.doorbell import ring, take_down
-from tasks.handoff import handoff
+from tasks.handoff import as_message, handoff
 
 
 @celery.task(name="dispatch")  # type: ignore[untyped-decorator]  # celery is untyped
@@ -22,6 +22,7 @@ def dispatch(*, lane: str, **_: object) -> None:  # **_: a newer version may say
                 "route_id": str(page.route_id),
                 "lease": page.lease,
                 "lane": page.lane.value,
+                "terms": as_message(page.terms),
             },
             queue=page.lane.value,
         )

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from app import limits
 from app.ground.config import settings
 from app.ground.db import Tx, as_json, rows, transact
 from app.ground.ids import AttemptId, Lease
+from app.ground.log import log
 from app.ledger.books import claim_books
 from app.ledger.redecide import Held, redecide
 from app.ledger.review import park
+from app.limits import Terms
+from policy.rates import Rate
 from policy.words import Lane, Reason
 
 # Where rows are due in this lane, and how much of it is out on lease already: a leased row is
-# claimable again within one lease, so the index is read no further than that.
+# claimable again within one lease, so the index is read no further than that. What was leased just
+# now has yet to take its tokens; what was leased longer ago may have lost its worker.
 DUE_ROUTES = """
-SELECT r.id, r.rate_per_second,
-       (SELECT count(*) FROM outbox o
-        WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at > %(now)s AND o.claimable_at <= %(lease_end)s
-          AND o.leased_until > %(now)s) AS leased_count
+SELECT r.id, r.rate_per_second, r.burst_count, l.leased_count, l.fresh_count
 FROM route r LEFT JOIN dispatch_floor f ON f.lane = %(lane)s AND f.route_id = r.id
+     CROSS JOIN LATERAL (
+         SELECT count(*) AS leased_count,
+                count(*) FILTER (WHERE o.leased_until > %(lease_end)s - interval '3 seconds') AS fresh_count
+         FROM outbox o
+         WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at > %(now)s AND o.claimable_at <= %(lease_end)s
+           AND o.leased_until > %(now)s) l
 WHERE EXISTS (SELECT FROM outbox o
               WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at <= %(now)s
                 AND o.claimable_at >= coalesce(f.floor_at, '-infinity'))
@@ -70,6 +79,8 @@ ON CONFLICT (lane, route_id) DO UPDATE SET floor_at = excluded.floor_at
 PROCESSES: Final = 2
 SLOWEST_ANSWER_SECONDS: Final = 8.0
 FLOOR_LAG: Final = timedelta(seconds=60)
+ON_ITS_WAY_SECONDS: Final = 0.25
+"""How long a page takes to a worker that is free; the bucket goes on filling meanwhile."""
 SINGLE_AFTER: Final = 2
 PARK_AFTER: Final = 5
 
@@ -82,6 +93,7 @@ class Page:
     route_id: UUID
     lease: Lease
     attempt_ids: tuple[AttemptId, ...]
+    terms: Terms = field(default_factory=Terms)
 
 
 def dispatch(lane: Lane) -> list[Page]:
@@ -91,7 +103,7 @@ def dispatch(lane: Lane) -> list[Page]:
     pages: list[Page] = []
     for route in routes:
         room = _room(route.rate_per_second, route.leased_count)
-        if room > 0:
+        if room > 0 and (room := min(room, _tokens(route, lane) - route.fresh_count)) > 0:
             claimed = transact(partial(_claim, lane=lane, route_id=route.id, limit=room))
             pages += claimed.pages
             if claimed.first_at is not None:
@@ -110,6 +122,16 @@ def _room(rate_per_second: int, leased_count: int) -> int:
     capacity = max(PROCESSES * window, int(PROCESSES * window * third / SLOWEST_ANSWER_SECONDS))
     room = min(settings().dispatch_page_count, capacity, max(1, int(rate_per_second * third))) - leased_count
     return room if room >= min(window, capacity) or leased_count == 0 else 0
+
+
+def _tokens(route: Any, lane: Lane) -> int:  # noqa: ANN401 - a row of DUE_ROUTES
+    """Say how many tokens this lane could take once a page is there: what finds none would be leased and put off in vain."""
+    rate = Rate(route.rate_per_second, route.burst_count)
+    try:
+        return math.floor(limits.peek(limits.Bucket.of_route(route.id, rate, lane)) + rate.per_second * ON_ITS_WAY_SECONDS)
+    except limits.LimitsUnreachable as error:
+        log.warning("limits_unreachable", route_id=str(route.id), cause=str(error))
+        return settings().dispatch_page_count  # who takes the tokens will say so on each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,4 +183,9 @@ def _lease(session: Session, lane: Lane, route_id: UUID, groups: Sequence[Sequen
         for h in page
     ]
     rows(session, LEASE, new=as_json(new), until=until, now=now)
-    return [Page(lane, route_id, n, tuple(AttemptId(h.attempt_id) for h in page)) for n, page in pages]
+    return [Page(lane, route_id, n, tuple(AttemptId(h.attempt_id) for h in page), _terms(lane, page)) for n, page in pages]
+
+
+def _terms(lane: Lane, page: Sequence[Held]) -> Terms:
+    # A route is one tenant's, so that a page has one policy version.
+    return Terms(lane, page[0].tenant_rate, {h.attempt_id: h.ask for h in page})

@@ -7,32 +7,36 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
 from functools import cache
+from operator import attrgetter
 from typing import Final, assert_never
 from uuid import UUID
 
-from app import limits
 from app.carriers.base import Carrier, NotHandedOff, Refused, RouteSettings, SendResult, Submitted, Throttled, Unknown
 from app.carriers.registry import open_carrier
 from app.flows.keep import keep_trying, observe_until_kept
 from app.flows.routes import find_route
+from app.flows.tokens import Tokens
 from app.ground.config import settings
-from app.ground.db import CommitUnknown, rows, transact
+from app.ground.db import CommitUnknown, as_json, rows, transact
 from app.ground.errors import DaybookError
 from app.ground.ids import AttemptId, Lease
 from app.ground.log import log
 from app.ledger.observe import Told
 from app.ledger.prepare import Handoff, Prepared, prepare
 from app.ledger.routes import Route
+from app.limits import Terms
 from policy.states import AttemptState
 from policy.words import ErrorClass, Reason, Source
 
 CarrierOf = Callable[[RouteSettings], Carrier]
 
-# No token, or no Redis to ask for one: due again a little later, under no lease. Nothing public
-# changes; the row says why it waits.
+# No token, no Redis to ask for one, or a person who was just contacted: due again a little later, under
+# no lease. Nothing public changes; the row says why it waits.
 PUT_OFF = """
-UPDATE outbox SET lease = NULL, leased_until = NULL, lost_lease_count = 0, due_at = %(due)s, reason = %(reason)s
-WHERE attempt_id = ANY(%(ids)s::uuid[]) AND lease = %(lease)s
+UPDATE outbox o SET lease = NULL, leased_until = NULL, lost_lease_count = 0, reason = n.reason,
+       due_at = %(now)s + n.wait_ms * interval '1 millisecond'
+FROM json_to_recordset(%(new)s::json) AS n (attempt_id uuid, wait_ms float8, reason text)
+WHERE o.attempt_id = n.attempt_id AND o.lease = %(lease)s
 """
 
 # After a commit whose answer was lost: what this transaction prepared was never written to anyone,
@@ -43,42 +47,43 @@ SELECT id FROM attempt
 WHERE id = ANY(%(ids)s::uuid[]) AND state = 'prepared' AND lease = %(lease)s AND prepared_at = %(began_at)s
 """
 
-REDIS_AWAY_FOR: Final = timedelta(seconds=5)
 # Answers that come this close together are observed in one transaction.
 GROUP_SECONDS: Final = 0.01
+NO_TERMS: Final = Terms()
 
 
-def hand_off(attempt_ids: Sequence[AttemptId], *, route_id: UUID, lease: Lease, carrier_of: CarrierOf = open_carrier) -> None:
+def hand_off(
+    attempt_ids: Sequence[AttemptId],
+    *,
+    route_id: UUID,
+    lease: Lease,
+    terms: Terms = NO_TERMS,
+    carrier_of: CarrierOf = open_carrier,
+) -> None:
     """Take attempts leased on one route to its carrier; what may not go is put back with its reason."""
     window = settings().window_count
     for start in range(0, len(attempt_ids), window):
-        chunk = list(attempt_ids[start : start + window])
-        admitted = _with_tokens(chunk, route_id=route_id, lease=lease)
-        for answered in send_side_by_side(_prepare(admitted, route_id=route_id, lease=lease), carrier_of):
+        tokens = _with_tokens(attempt_ids[start : start + window], Tokens(_route(route_id), lease, terms))
+        handoffs = _prepare(tokens.taken, lease=lease)
+        tokens.settle(handoffs)
+        for answered in send_side_by_side(handoffs, carrier_of, valid_until=tokens.valid_until):
             observe_until_kept(answered)  # an answer is a fact: offered again until the ledger has it
+            tokens.unmark(answered)
 
 
-def _with_tokens(attempt_ids: Sequence[AttemptId], *, route_id: UUID, lease: Lease) -> Sequence[AttemptId]:
-    """Take route tokens immediately before prepare; put the attempts without one off."""
-    route = _route(route_id)
-    try:
-        grant = limits.take(
-            route_id, rate_per_second=route.rate_per_second, burst_count=route.burst_count, wanted=len(attempt_ids)
-        )
-    except limits.LimitsUnreachable as error:
-        log.warning("limits_unreachable", route_id=str(route_id), cause=str(error))
-        grant, reason = limits.Grant(0, REDIS_AWAY_FOR), Reason.LIMITS_UNREACHABLE
-    else:
-        reason = Reason.RATE_LIMITED
-    late = attempt_ids[grant.count :]
-    if late:
-        transact(
-            lambda tx: rows(tx.session, PUT_OFF, ids=sorted(late), lease=lease, due=tx.now + grant.wait, reason=reason.value)
-        )
-    return attempt_ids[: grant.count]
+def _with_tokens(attempt_ids: Sequence[AttemptId], tokens: Tokens) -> Tokens:
+    """Take tokens immediately before prepare; put the attempts without one off, one behind the other."""
+    tokens.take(attempt_ids)
+    if tokens.refused:
+        late = [
+            {"attempt_id": i, "wait_ms": said.wait / timedelta(milliseconds=1), "reason": said.reason}
+            for i, said in sorted(tokens.refused.items())
+        ]
+        transact(lambda tx: rows(tx.session, PUT_OFF, new=as_json(late), lease=tokens.lease, now=tx.now))
+    return tokens
 
 
-def _prepare(attempt_ids: Sequence[AttemptId], *, route_id: UUID, lease: Lease) -> Sequence[Handoff]:
+def _prepare(attempt_ids: Sequence[AttemptId], *, lease: Lease) -> Sequence[Handoff]:
     if not attempt_ids:
         return []
     handoff_for = timedelta(seconds=settings().handoff_seconds)
@@ -92,7 +97,7 @@ def _prepare(attempt_ids: Sequence[AttemptId], *, route_id: UUID, lease: Lease) 
     except CommitUnknown:
         _report_not_handed_off(attempt_ids, lease=lease, began_at=began[-1])
         return []
-    _say(prepared, route_id=route_id, lease=lease, asked=len(attempt_ids))
+    _say(prepared, lease=lease)
     return prepared.handoffs
 
 
@@ -101,17 +106,11 @@ def _noted(now: datetime, began: list[datetime]) -> datetime:
     return now
 
 
-def _say(prepared: Prepared, *, route_id: UUID, lease: Lease, asked: int) -> None:
+def _say(prepared: Prepared, *, lease: Lease) -> None:
     for attempt_id, reason in prepared.put_back.items():
         log.info("put_back", attempt_id=str(attempt_id), reason=reason, lease=lease)
     for attempt_id in prepared.parked:
         log.error("parked", attempt_id=str(attempt_id), lease=lease)
-    unused = asked - len(prepared.handoffs)
-    if unused:
-        try:
-            limits.give_back(route_id, burst_count=_route(route_id).burst_count, count=unused)
-        except limits.LimitsUnreachable as error:
-            log.warning("limits_unreachable", route_id=str(route_id), cause=str(error))
 
 
 def _route(route_id: UUID) -> Route:
@@ -144,31 +143,39 @@ def _pool_of(pid: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=settings().window_count, thread_name_prefix="handoff")
 
 
-def send_side_by_side(handoffs: Sequence[Handoff], carrier_of: CarrierOf = open_carrier) -> Iterator[list[Told]]:
-    """Send prepared attempts at once, and give their answers in groups as they come; no transaction is open."""
+def send_side_by_side(
+    handoffs: Sequence[Handoff],
+    carrier_of: CarrierOf = open_carrier,
+    *,
+    valid_until: Callable[[Handoff], float] = attrgetter("deadline"),
+) -> Iterator[list[Told]]:
+    """Send prepared attempts at once, and give their answers in groups as they come; no transaction is open.
+
+    `valid_until` says until when (CLOCK_BOOTTIME) each may be written; it is asked immediately before, and may wait.
+    """
     pool = _pool_of(os.getpid())
-    running: set[Future[Told]] = {pool.submit(_send, handoff, carrier_of) for handoff in handoffs}
+    running: set[Future[Told]] = {pool.submit(_send, handoff, carrier_of, valid_until) for handoff in handoffs}
     while running:
         wait(running, return_when=FIRST_COMPLETED)
         done, running = wait(running, timeout=GROUP_SECONDS)
         yield [future.result() for future in done]
 
 
-def _send(handoff: Handoff, carrier_of: CarrierOf) -> Told:
-    result = _result(handoff, carrier_of)
+def _send(handoff: Handoff, carrier_of: CarrierOf, valid_until: Callable[[Handoff], float]) -> Told:
+    result = _result(handoff, carrier_of, valid_until)
     told = told_of(handoff.attempt_id, result)
     log.info("answered", attempt_id=str(handoff.attempt_id), state=told.state, error_class=told.error_class, code=told.error_code)
     return told
 
 
-def _result(handoff: Handoff, carrier_of: CarrierOf) -> SendResult:
+def _result(handoff: Handoff, carrier_of: CarrierOf, valid_until: Callable[[Handoff], float]) -> SendResult:
     try:
         carrier = carrier_of(handoff.route.settings)
     except DaybookError as error:
         log.error("route_unusable", route_id=str(handoff.route.id), cause=type(error).__name__)
         return Refused(ErrorClass.AUTH_CONFIG, "route_unusable")
     try:
-        return carrier.send(handoff.submission, deadline=handoff.deadline)
+        return carrier.send(handoff.submission, deadline=valid_until(handoff))
     except Exception as error:  # noqa: BLE001 - this thread's outermost shell
         # A fault of ours somewhere between the first byte and the answer: it may have been taken,
         # and the answers of the others in this window must not be lost with it.

@@ -93,6 +93,10 @@ class Handoff:
     submission: Submission
     deadline: float
     """CLOCK_BOOTTIME in seconds; nothing is written to the carrier after it."""
+    slot_for: timedelta = timedelta()
+    """How long the gate keeps others of the category away from this person."""
+    told_for: timedelta = timedelta()
+    """How long the gate remembers this handoff for the caps; nothing where there are none."""
 
 
 @dataclass(slots=True)
@@ -204,7 +208,17 @@ class _Page:
             )
         )
         deadline = self.boottime + (ends_at - self.now).total_seconds()
-        self.result.handoffs.append(Handoff(AttemptId(attempt_id), IntentId(intent.id), route, submission, deadline))
+        self.result.handoffs.append(
+            Handoff(
+                AttemptId(attempt_id),
+                IntentId(intent.id),
+                route,
+                submission,
+                deadline,
+                slot_for=slot.until - self.now,
+                told_for=longest or timedelta(),
+            )
+        )
 
     def _take_slot(self, attempt_id: UUID, intent: Any, facts: Any, slot: Slot) -> None:  # noqa: ANN401 - rows
         gate_key = (intent.tenant_id, bytes(intent.gate_hash))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -18,8 +18,10 @@ from app.ledger.decide import Decided, Wish, decide_wish, needs_acceptance
 from app.ledger.open import closing_state, decision_row
 from app.ledger.surroundings import Surroundings, statements, surroundings_of
 from app.ledger.transition import change_of, recording, waiting_state
+from app.limits import Ask
 from models.ledger import Decision as DecisionRow
 from policy.decide import Decision
+from policy.rates import Rate
 from policy.replay import same
 from policy.states import PublicState
 from policy.words import Category, Channel, NumberType, Reason, Verdict
@@ -57,6 +59,8 @@ class Held:
     attempt_id: UUID
     decision_id: UUID
     gate_seen_at: datetime | None
+    ask: Ask = field(default_factory=Ask)
+    tenant_rate: Rate | None = None
 
 
 def redecide(session: Session, books: Books, attempt_ids: Sequence[UUID], *, now: datetime) -> list[Held]:
@@ -74,7 +78,26 @@ def redecide(session: Session, books: Books, attempt_ids: Sequence[UUID], *, now
     held = _keep(session, books, facts, decided, now=now)
     _defer(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.DEFER}, held, now=now)
     _close(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.SUPPRESS}, held, now=now)
-    return [held[i] for i in attempt_ids if decided[i].decision.verdict is Verdict.ALLOW]
+    return [_asking(books, held[i], decided[i]) for i in attempt_ids if decided[i].decision.verdict is Verdict.ALLOW]
+
+
+def _asking(books: Books, held: Held, decided: Decided) -> Held:
+    """Add what the handoff will ask of the limits; who is left alone by no rule of the version need not be asked about."""
+    attempt, document = books.attempts[held.attempt_id], decided.policy.document if decided.policy else None
+    intent = books.intents[attempt.intent_id]
+    cost = attempt.segment_count or 1
+    if document is None:
+        return replace(held, ask=Ask(cost))
+    if not (document.categories[Category(intent.category)].cooldown or document.longest_cap):
+        return replace(held, ask=Ask(cost), tenant_rate=document.rate)
+    ask = Ask.about(
+        cost=cost,
+        tenant_id=intent.tenant_id,
+        gate_hash=bytes(intent.gate_hash),
+        category=intent.category,
+        business_key=intent.business_key,
+    )
+    return replace(held, ask=ask, tenant_rate=document.rate)
 
 
 def _accepted(session: Session, around: Surroundings, intents: Sequence[Any]) -> Mapping[UUID, Any]:

@@ -16,6 +16,7 @@ from app.carriers.registry import CARRIERS
 from app.ground.db import rows
 from app.ground.ids import RouteId
 from app.people.vault import unwrap
+from policy.rates import CountedIn, Rate
 
 READ = """
 SELECT id, tenant_id, name, channel, carrier, sender, receipt_url, settings, sealed_credentials, rate_per_second, burst_count
@@ -35,8 +36,8 @@ class Route:
     carrier: str
     settings: RouteSettings
     capabilities: Capabilities
-    rate_per_second: int
-    burst_count: int
+    rate: Rate
+    counted_in: CountedIn
     horizon_for: timedelta
     settling_for: timedelta
     first_check_after: timedelta
@@ -79,8 +80,8 @@ def _route(row: Any) -> Route:  # noqa: ANN401 - a row of READ
             credentials=orjson.loads(unwrap(bytes(row.sealed_credentials))),
         ),
         capabilities=capabilities,
-        rate_per_second=row.rate_per_second,
-        burst_count=row.burst_count,
+        rate=Rate(row.rate_per_second, row.burst_count),
+        counted_in=CountedIn(settings.get("counted_in", CountedIn.MESSAGES)),
         horizon_for=_for(settings, "horizon_seconds", capabilities.horizon_for),
         settling_for=_for(settings, "settling_seconds", capabilities.settling_for),
         first_check_after=_for(settings, "first_check_seconds", FIRST_CHECK_AFTER),

@@ -42,15 +42,18 @@ BUGS: Final = (
         [
             Edit(
                 "app/flows/handoff.py",
-                """        for answered in send_side_by_side(_prepare(admitted, route_id=route_id, lease=lease), carrier_of):
+                """        handoffs = _prepare(tokens.taken, lease=lease)
+        tokens.settle(handoffs)
+        for answered in send_side_by_side(handoffs, carrier_of, valid_until=tokens.valid_until):
             observe_until_kept(answered)  # an answer is a fact: offered again until the ledger has it
+            tokens.unmark(answered)
 """,
                 """        answers: list[list[Told]] = []
 
         def call_and_prepare(tx):
             prepared = prepare(
                 tx.session,
-                admitted,
+                tokens.taken,
                 lease=lease,
                 handoff_for=timedelta(seconds=settings().handoff_seconds),
                 boottime=tx.boottime,
