@@ -306,9 +306,7 @@ class Desk:
         for attempt_id, action_id in sorted(asked.items()):
             attempt = self.books.attempts[attempt_id]
             intent = self.books.intents[attempt.intent_id]
-            self.further.add(
-                intent, attempt, rules.get(attempt_id), self.now, allowed_by=AllowedBy.PERSON, action_id=action_id
-            )
+            self.further.add(intent, attempt, rules.get(attempt_id), self.now, allowed_by=AllowedBy.PERSON, action_id=action_id)
 
     def _settle_unknown(self, intent_id: UUID, last: Heard) -> None:
         attempt, rules = last.attempt, self.rules.get(last.attempt.id)

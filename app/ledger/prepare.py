@@ -196,8 +196,9 @@ class _Page:
             # The vault or the template refuses this row; the others go on. The review names it.
             self.broken[attempt_id] = Reason.ARTIFACT_MISMATCH
             return
+        slot_for = told_for = timedelta()
         if facts.source != REPLY:
-            self._take_slot(attempt_id, intent, facts, slot)
+            slot_for, told_for = slot.until - self.now, self._take_slot(attempt_id, intent, facts, slot)
         ends_at = min(self.now + self.handoff_for, facts.valid_until or intent.expires_at, intent.expires_at)
         self.beginnings.append(
             state.Beginning(
@@ -215,12 +216,13 @@ class _Page:
                 route,
                 submission,
                 deadline,
-                slot_for=slot.until - self.now,
-                told_for=longest or timedelta(),
+                slot_for=slot_for,
+                told_for=told_for,
             )
         )
 
-    def _take_slot(self, attempt_id: UUID, intent: Any, facts: Any, slot: Slot) -> None:  # noqa: ANN401 - rows
+    def _take_slot(self, attempt_id: UUID, intent: Any, facts: Any, slot: Slot) -> timedelta:  # noqa: ANN401 - rows
+        """Take the category's slot on the gate; say for how long the gate remembers this handoff for the caps."""
         gate_key = (intent.tenant_id, bytes(intent.gate_hash))
         told = self._contacted(gate_key)
         slots = self.slots.setdefault(gate_key, {})
@@ -230,6 +232,7 @@ class _Page:
             slots[CONTACTED] = remember(
                 told, business_key=intent.business_key, category=intent.category, longest=longest, now=self.now
             )
+        return longest or timedelta()
 
     def _horizon_for(self, intent: Any, facts: Any, route: Route) -> timedelta:  # noqa: ANN401 - rows
         """Say for how long the carrier may be asked: no longer than the rules want to know, nor than it remembers."""
