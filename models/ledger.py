@@ -286,7 +286,6 @@ class Transition(Base):
 
     __table_args__ = (
         UniqueConstraint("intent_id", "n"),
-        Index(None, "event_id"),
         Index("ix_transition_after_cancel", "tenant_id", "id", postgresql_where=text("from_state = 'cancelled'")),
         one_of("state", PublicState),
     )

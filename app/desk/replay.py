@@ -18,7 +18,7 @@ from app.desk.action import record_action
 from app.desk.pause import get_route
 from app.ground.db import rows
 from app.ground.errors import DaybookError
-from app.ledger.receipts import keep_call
+from app.ledger.receipts import keep_receipts, read_call
 from app.ledger.routes import Route, read_routes
 from app.people.vault import VaultDamaged, VaultKeyMissing, open_vault_key
 
@@ -71,8 +71,8 @@ def replay_refused(session: Session, replay: Replay, *, tenant_id: UUID, after: 
     """
     route, carrier = _opened(session, replay, tenant_id)
     page = rows(session, REFUSED, route=route.id, after=after, limit=PAGE)
-    kept: Counter[str] = Counter()
-    done, unopened = [], 0
+    done: dict[UUID, Call] = {}
+    unopened = 0
     for row in page:
         try:
             call = _call(open_vault_key(row.person_key_id, row.wrapped_key).open(row.sealed_call))
@@ -80,10 +80,10 @@ def replay_refused(session: Session, replay: Replay, *, tenant_id: UUID, after: 
             unopened += 1
             continue
         if carrier.is_authentic(call):
-            kept[keep_call(session, route, call, now=now).status] += 1
-            done.append(row.id)
+            done[row.id] = call
+    kept = keep_receipts(session, route, [read_call(route, call) for call in done.values()], now=now)
     if done:
-        rows(session, FORGET, ids=done)
+        rows(session, FORGET, ids=sorted(done))
         subject = {"route": replay.route, "credentials_of": replay.credentials_of, "count": len(done)}
         record_action(
             session,
@@ -94,7 +94,12 @@ def replay_refused(session: Session, replay: Replay, *, tenant_id: UUID, after: 
             reason=replay.reason,
             now=now,
         )
-    return Replayed(kept, len(page) - len(done) - unopened, unopened, page[-1].id if len(page) == PAGE else None)
+    return Replayed(
+        Counter(each.status for each in kept),
+        len(page) - len(done) - unopened,
+        unopened,
+        page[-1].id if len(page) == PAGE else None,
+    )
 
 
 def _opened(session: Session, replay: Replay, tenant_id: UUID) -> tuple[Route, Carrier]:

@@ -26,7 +26,8 @@ from policy.words import Lane, Reason
 
 # Where rows are due in this lane, and how much of it is out on lease already: a leased row is
 # claimable again within one lease, so the index is read no further than that. What was leased just
-# now has yet to take its tokens; what was leased longer ago may have lost its worker.
+# now has yet to take its tokens; what was leased longer ago may have lost its worker. The first due
+# row of each route, and not EXISTS, which becomes a join that visits the dead rows of all routes.
 DUE_ROUTES = """
 SELECT r.id, r.rate_per_second, r.burst_count, l.leased_count, l.fresh_count
 FROM route r LEFT JOIN dispatch_floor f ON f.lane = %(lane)s AND f.route_id = r.id
@@ -36,9 +37,10 @@ FROM route r LEFT JOIN dispatch_floor f ON f.lane = %(lane)s AND f.route_id = r.
          FROM outbox o
          WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at > %(now)s AND o.claimable_at <= %(lease_end)s
            AND o.leased_until > %(now)s) l
-WHERE EXISTS (SELECT FROM outbox o
-              WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at <= %(now)s
-                AND o.claimable_at >= coalesce(f.floor_at, '-infinity'))
+WHERE (SELECT o.claimable_at FROM outbox o
+       WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at <= %(now)s
+         AND o.claimable_at >= coalesce(f.floor_at, '-infinity')
+       ORDER BY o.claimable_at LIMIT 1) IS NOT NULL
   AND NOT EXISTS (SELECT FROM pause p WHERE p.ended_at IS NULL AND p.route_id = r.id)
 ORDER BY r.id
 """

@@ -105,6 +105,13 @@ def claim_books(session: Session, intent_ids: Iterable[UUID]) -> Books:
     return books_of([intents, *run_together(session, [(attempts_, ours), (outbox_, ours)])])
 
 
+def claim_intents_of(session: Session, attempt_ids: Iterable[UUID]) -> tuple[Rows, list[Statement]]:
+    """Lock those of these attempts' intents that nobody holds; give with them the statements that lock what is under them."""
+    intents = rows(session, f"{BY_ATTEMPT[0]} SKIP LOCKED", attempts=sorted(set(attempt_ids)))
+    ours = {"intents": [i.id for i in intents]}
+    return intents, [(statement, ours) for statement in BY_INTENT[1:]]
+
+
 def books_of(results: Sequence[Rows]) -> Books:
     """Arrange what the three locking statements returned."""
     intents, attempts, outbox = results

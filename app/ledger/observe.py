@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from app.ground.db import Rows, Statement, insertion, run_together
 from app.ground.ids import AttemptId, new_id
 from app.ledger import state
-from app.ledger.books import Books, books_of, locks_of
+from app.ledger.books import Books, books_of, claim_intents_of, locks_of
 from app.ledger.consequences import Desk
 from app.ledger.heard import Heard
 from app.ledger.routes import read_routes
@@ -71,7 +71,21 @@ class Observed:
 
 def observe(session: Session, told: Sequence[Told], *, now: datetime) -> list[Observed]:
     """Keep these reports and apply them; those already kept change nothing and are not returned."""
-    books, kept, held = _lock_and_read(session, told)
+    *locked, known, held = run_together(session, [*locks_of(t.attempt_id for t in told), *_reads(told)])
+    return _observe(session, told, books_of(locked), known, held, now=now)
+
+
+def observe_free(session: Session, told: Sequence[Told], *, now: datetime) -> frozenset[UUID]:
+    """Do the same for the attempts whose intents nobody holds, and wait for none; give those attempts."""
+    intents, locks = claim_intents_of(session, (t.attempt_id for t in told))
+    *locked, known, held = run_together(session, [*locks, *_reads(told)])
+    books = books_of([intents, *locked])
+    _observe(session, told, books, known, held, now=now)
+    return frozenset(books.attempts)
+
+
+def _observe(session: Session, told: Sequence[Told], books: Books, known: Rows, held: Rows, *, now: datetime) -> list[Observed]:
+    kept = {row.id for row in known}
     fresh = sorted((t for t in told if t.attempt_id in books.attempts and t.id not in kept), key=lambda t: (t.attempt_id, t.id))
     if not fresh:
         return []
@@ -91,15 +105,13 @@ def observe(session: Session, told: Sequence[Told], *, now: datetime) -> list[Ob
     return observed
 
 
-def _lock_and_read(session: Session, told: Sequence[Told]) -> tuple[Books, set[UUID], Rows]:
-    """Lock the books of what was told of, and read which reports and which remote ids they hold already."""
+def _reads(told: Sequence[Told]) -> list[Statement]:
+    """Read which of these reports, and which remote ids, the books hold already."""
     named = [t for t in told if t.remote_id is not None]
-    reads: list[Statement] = [
+    return [
         (KNOWN, {"ids": sorted(t.id for t in told)}),
         (HELD_IDS, {"attempts": [t.attempt_id for t in named], "remote_ids": [t.remote_id for t in named]}),
     ]
-    *locked, known, held = run_together(session, [*locks_of(t.attempt_id for t in told), *reads])
-    return books_of(locked), {row.id for row in known}, held
 
 
 def _join(books: Books, told: Iterable[Told], conflicts: set[UUID]) -> tuple[dict[UUID, Heard], list[Observed]]:

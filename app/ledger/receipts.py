@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
 from sqlalchemy.orm import Session
 
 from app.carriers.base import Call, ReadReceipt, Report
 from app.carriers.registry import open_carrier
-from app.ground.db import insertion, rows, run_together
+from app.ground.db import as_json, insertion, rows, run_together
 from app.ground.ids import AttemptId, ReceiptId, new_id
 from app.ground.keys import same_bytes
 from app.ledger.observe import Told
@@ -23,7 +22,7 @@ from app.ledger.routes import Route
 from app.people.contacts import address_hash
 from app.people.holding import holding_key
 from app.people.vault import VaultKey, open_vault_key
-from models.work import ReceiptRaw, RefusedReceipt
+from models.work import Receipt, RefusedReceipt
 from policy.states import AttemptState
 from policy.words import ErrorClass, Reason, Source
 
@@ -31,28 +30,33 @@ REFUSED_KEPT: Final = 1000
 """Refused calls kept per route: enough to replay an hour of a wrong secret, not a way to fill a disk."""
 
 BY_REFERENCE = """
-SELECT a.id, i.gate_hash, i.channel, e.person_key_id, k.wrapped_key
+SELECT a.attempt_key AS name, a.id, i.gate_hash, i.channel, e.person_key_id, k.wrapped_key
 FROM attempt a JOIN intent i ON i.id = a.intent_id JOIN event e ON e.id = a.event_id JOIN person_key k ON k.id = e.person_key_id
-WHERE a.route_id = %(route)s AND a.attempt_key = %(reference)s
+WHERE a.route_id = %(route)s AND a.attempt_key = ANY(%(references)s::text[])
 """
 
 BY_REMOTE_ID = """
-SELECT a.id, i.gate_hash, i.channel, e.person_key_id, k.wrapped_key
+SELECT r.remote_id AS name, a.id, i.gate_hash, i.channel, e.person_key_id, k.wrapped_key
 FROM remote_id r JOIN attempt a ON a.id = r.attempt_id JOIN intent i ON i.id = a.intent_id JOIN event e ON e.id = a.event_id
 JOIN person_key k ON k.id = e.person_key_id
 WHERE r.route_id = %(route)s AND r.remote_id = ANY(%(remote_ids)s::text[])
-LIMIT 1
 """
 
 # The carrier repeats calls until we answer well: the first is kept, the others are counted. One that
 # matched nobody may match now: the answer that names the remote id can be slower than the receipt.
-KEEP = """
-INSERT INTO receipt (id, tenant_id, route_id, dedupe_key, attempt_id, reports, status, repeat_count, received_at)
-VALUES (%(id)s, %(tenant)s, %(route)s, %(dedupe)s, %(attempt)s, %(reports)s::jsonb, %(status)s, 0, %(now)s)
+REPEATED = """
 ON CONFLICT (route_id, dedupe_key) DO UPDATE
 SET repeat_count = receipt.repeat_count + 1, attempt_id = coalesce(receipt.attempt_id, excluded.attempt_id),
     status = CASE WHEN receipt.status = 'unmatched' THEN excluded.status ELSE receipt.status END
-RETURNING id, status, repeat_count, attempt_id, reports
+RETURNING id, dedupe_key, status, repeat_count, attempt_id, reports
+"""
+
+# Beside the receipts that were kept just now, and not beside those that were there already.
+KEEP_RAW = """
+INSERT INTO receipt_raw (receipt_id, tenant_id, person_key_id, sealed_call, received_at)
+SELECT receipt_id, tenant_id, person_key_id, sealed_call, %(now)s
+FROM json_to_recordset(%(new)s::json) AS n (receipt_id uuid, tenant_id uuid, person_key_id uuid, sealed_call bytea)
+WHERE EXISTS (SELECT FROM receipt r WHERE r.id = n.receipt_id)
 """
 
 PRUNE_REFUSED = """
@@ -60,10 +64,11 @@ DELETE FROM refused_receipt WHERE id IN (
     SELECT id FROM refused_receipt WHERE route_id = %(route)s ORDER BY received_at DESC, id DESC OFFSET %(kept)s)
 """
 
-# Compare-and-set: handler, duplicate and reconcile alike observe what is not yet observed.
+# Compare-and-set: handler, duplicate and reconcile alike observe what is not yet observed. Said so that
+# no planner takes the index of all that waits, dead rows included, for a way to a few ids.
 MARK_OBSERVED = """
 UPDATE receipt SET status = 'observed', observed_at = %(now)s
-WHERE id = ANY(%(ids)s::uuid[]) AND status IN ('waiting', 'unmatched')
+WHERE id = ANY(%(ids)s::uuid[]) AND status NOT IN ('observed', 'quarantined', 'no_news')
 """
 
 UNOBSERVED = """
@@ -85,6 +90,22 @@ RETURNING r.id
 
 
 @dataclass(frozen=True, slots=True)
+class Incoming:
+    """A verified call, and what was read out of it."""
+
+    call: Call
+    dedupe_key: str
+    """The same for every repetition of this call."""
+    read: ReadReceipt | None
+    """None: it cannot be used, and is kept for a person to look at."""
+
+    @property
+    def remote_ids(self) -> list[str]:
+        """Give the carrier's ids that it names."""
+        return [r.remote_id for r in self.read.reports if r.remote_id] if self.read else []
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """A receipt as it is kept."""
 
@@ -93,6 +114,7 @@ class Kept:
     """waiting, observed, unmatched, quarantined or no_news."""
     duplicate: bool
     told: tuple[Told, ...]
+    """What is to be observed; the same for every repetition until somebody did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,87 +138,99 @@ def keep_refused(session: Session, route: Route, call: Call, *, cause: str, now:
     run_together(session, [insertion(RefusedReceipt, [row]), (PRUNE_REFUSED, {"route": route.id, "kept": REFUSED_KEPT})])
 
 
-def keep_call(session: Session, route: Route, call: Call, *, now: datetime) -> Kept:
-    """Keep a verified call once: as the receipt that its carrier reads in it, or quarantined."""
+def read_call(route: Route, call: Call) -> Incoming:
+    """Read a verified call; one that cannot be used is to be kept all the same, once."""
     try:
         read = open_carrier(route.settings).read_receipt(call)
     except (KeyError, ValueError):
         digest = hashlib.sha256(call.query + b"\0" + call.body).hexdigest()
-        return keep_unreadable(session, route, call, dedupe_key=f"unreadable/{digest}", now=now)
-    return keep_receipt(session, route, call, read, now=now)
+        return Incoming(call, f"unreadable/{digest}", None)
+    return Incoming(call, read.dedupe_key, read)
 
 
-def keep_unreadable(session: Session, route: Route, call: Call, *, dedupe_key: str, now: datetime) -> Kept:
-    """Quarantine a verified call that cannot be used: the raw call stays, no attempt changes."""
-    return _keep(session, route, call, dedupe_key=dedupe_key, match=None, reports=[], status="quarantined", now=now)
+def keep_receipts(session: Session, route: Route, incoming: Sequence[Incoming], *, now: datetime) -> list[Kept]:
+    """Keep a route's verified calls, each once, with the attempts they speak of where we know them; answer in their order."""
+    kept: dict[int, Kept] = {}
+    left = dict(enumerate(incoming))
+    while left:
+        # One statement writes a row once: a repetition within the page comes in the next.
+        first = {each.dedupe_key: n for n, each in reversed(left.items())}
+        page = [(n, left.pop(n)) for n in sorted(first.values())]
+        kept |= zip([n for n, _ in page], _keep_once(session, route, [each for _, each in page], now=now), strict=True)
+    return [kept[n] for n in range(len(incoming))]
 
 
-def keep_receipt(session: Session, route: Route, call: Call, read: ReadReceipt, *, now: datetime) -> Kept:
-    """Keep a verified call once, with the attempt it speaks of where we know it."""
-    remote_ids = [r.remote_id for r in read.reports if r.remote_id]
-    match, foreign = _find(session, route, read, remote_ids)
-    if foreign:
-        status = "quarantined"
-    elif not read.reports:
-        status = "no_news"
-    else:
-        status = "unmatched" if match is None else "waiting"
-    reports = [_report_json(r) for r in read.reports]
-    return _keep(session, route, call, dedupe_key=read.dedupe_key, match=match, reports=reports, status=status, now=now)
-
-
-def _find(session: Session, route: Route, read: ReadReceipt, remote_ids: Sequence[str]) -> tuple[_Match | None, bool]:
-    """Find the attempt by our reference, else by the remote id; say whether the call names another recipient."""
-    found = rows(session, BY_REFERENCE, route=route.id, reference=read.reference) if read.reference else []
-    if not found and remote_ids:
-        found = rows(session, BY_REMOTE_ID, route=route.id, remote_ids=remote_ids)
-    if not found or found[0].wrapped_key is None:
-        return None, False
-    row = found[0]
-    if read.address is not None:
-        theirs = address_hash(row.channel, "+" + read.address.lstrip("+").strip())
-        if not same_bytes(theirs.digest, bytes(row.gate_hash)):
-            return None, True
-    return _Match(row.id, open_vault_key(row.person_key_id, row.wrapped_key)), False
-
-
-def _keep(
-    session: Session,
-    route: Route,
-    call: Call,
-    *,
-    dedupe_key: str,
-    match: _Match | None,
-    reports: list[dict[str, Any]],
-    status: str,
-    now: datetime,
-) -> Kept:
-    kept = rows(
-        session,
-        KEEP,
-        id=new_id(),
-        tenant=route.tenant_id,
-        route=route.id,
-        dedupe=dedupe_key,
-        attempt=match.attempt_id if match else None,
-        reports=Jsonb(reports),
-        status=status,
-        now=now,
-    )[0]
-    duplicate = kept.repeat_count > 0
-    if not duplicate:
+def _keep_once(session: Session, route: Route, incoming: Sequence[Incoming], *, now: datetime) -> list[Kept]:
+    """Keep calls no two of which are repetitions of each other."""
+    asked: dict[str, Any] = {
+        "route": route.id,
+        "references": sorted({each.read.reference for each in incoming if each.read and each.read.reference}),
+        "remote_ids": sorted({remote_id for each in incoming for remote_id in each.remote_ids}),
+    }
+    by_reference, by_remote_id = run_together(session, [(BY_REFERENCE, asked), (BY_REMOTE_ID, asked)])
+    known = _Known({row.name: row for row in by_reference}, {row.name: row for row in by_remote_id})
+    new, raw = [], []
+    for each in sorted(incoming, key=lambda each: each.dedupe_key):
+        match, status = known.judge(each)
+        row = _row(route, each, match, status, now=now)
         key = match.key if match else holding_key(session, tenant_id=route.tenant_id, now=now)
-        raw = {
-            "receipt_id": kept.id,
-            "tenant_id": route.tenant_id,
-            "person_key_id": key.id,
-            "sealed_call": key.seal(plain_call(call)),
-            "received_at": now,
-        }
-        run_together(session, [insertion(ReceiptRaw, [raw])])
+        new.append(row)
+        raw.append(
+            {
+                "receipt_id": row["id"],
+                "tenant_id": route.tenant_id,
+                "person_key_id": key.id,
+                "sealed_call": key.seal(plain_call(each.call)),
+            }
+        )
+    written, _ = run_together(session, [insertion(Receipt, new, tail=REPEATED), (KEEP_RAW, {"new": as_json(raw), "now": now})])
+    kept = {row.dedupe_key: _kept(row) for row in written}
+    return [kept[each.dedupe_key] for each in incoming]
+
+
+def _kept(row: Any) -> Kept:  # noqa: ANN401 - a row of REPEATED
     # Of what is kept, so that a repetition observes under the same ids what nobody has observed yet.
-    told = told_of(kept.id, kept.attempt_id, kept.reports) if kept.status == "waiting" else ()
-    return Kept(ReceiptId(kept.id), kept.status, duplicate, told)
+    told = told_of(row.id, row.attempt_id, row.reports) if row.status == "waiting" else ()
+    return Kept(ReceiptId(row.id), row.status, row.repeat_count > 0, told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The attempts that a page of calls may speak of."""
+
+    by_reference: Mapping[str, Any]
+    by_remote_id: Mapping[str, Any]
+
+    def judge(self, each: Incoming) -> tuple[_Match | None, str]:
+        """Find the attempt by our reference, else by the carrier's id; say how the call stands."""
+        if each.read is None:
+            return None, "quarantined"
+        found = self.by_reference.get(each.read.reference or "") or next(
+            (self.by_remote_id[i] for i in each.remote_ids if i in self.by_remote_id), None
+        )
+        if found is None or found.wrapped_key is None:
+            return None, "unmatched" if each.read.reports else "no_news"
+        if each.read.address is not None:
+            theirs = address_hash(found.channel, "+" + each.read.address.lstrip("+").strip())
+            if not same_bytes(theirs.digest, bytes(found.gate_hash)):
+                return None, "quarantined"  # it names another recipient
+        match = _Match(found.id, open_vault_key(found.person_key_id, found.wrapped_key))
+        return match, "waiting" if each.read.reports else "no_news"
+
+
+def _row(route: Route, each: Incoming, match: _Match | None, status: str, *, now: datetime) -> dict[str, Any]:
+    return {
+        "id": new_id(),
+        "tenant_id": route.tenant_id,
+        "route_id": route.id,
+        "dedupe_key": each.dedupe_key,
+        "attempt_id": match.attempt_id if match else None,
+        "reports": [_report_json(report) for report in each.read.reports] if each.read else [],
+        "status": status,
+        "repeat_count": 0,
+        "received_at": now,
+        "observed_at": None,
+    }
 
 
 def told_of(receipt_id: UUID, attempt_id: UUID, reports: Sequence[Mapping[str, Any]]) -> tuple[Told, ...]:
@@ -219,7 +253,7 @@ def told_of(receipt_id: UUID, attempt_id: UUID, reports: Sequence[Mapping[str, A
     )
 
 
-def mark_observed(session: Session, receipt_ids: Sequence[UUID], *, now: datetime) -> None:
+def mark_observed(session: Session, receipt_ids: Iterable[UUID], *, now: datetime) -> None:
     """Note that these receipts' reports are in the ledger."""
     rows(session, MARK_OBSERVED, ids=sorted(receipt_ids), now=now)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -124,28 +125,28 @@ class Trouble:
         url = self.town.sql("SELECT receipt_url FROM route WHERE name = 'far'")[0][0].replace("/v1/receipts/", "/v1/inbound/")
         form = {"MessageSid": f"SM{next(self._subjects)}", "From": number, "To": "+15005550006", "Body": text}
         headers = {"X-Twilio-Signature": signature or sign(DEVELOPMENT_AUTH_TOKEN, url, form)}
-        self._call_until(status, url, form, headers)
+        eventually(partial(self._calls, status, url, form, headers), seconds=30)
 
     def _told_early(self) -> str:
         """Call with the receipt of a text that nobody has sent yet, as a carrier that keeps our reference to itself."""
         number = self.number()
         sid = "SM" + hex_digits(SEED, "sid", number, 1)
+        eventually(partial(self.call, sid, number), seconds=30)
+        return number
+
+    def call(self, sid: str, number: str) -> bool:
+        """Call as the carrier whose text arrived; False where nobody answered."""
         form = {"MessageSid": sid, "MessageStatus": "delivered", "To": number}
         url = self.town.sql("SELECT receipt_url FROM route WHERE name = 'far'")[0][0]
         headers = {"X-Twilio-Signature": sign(DEVELOPMENT_AUTH_TOKEN, url, form)}
+        return self._calls(200, url, form, headers)
 
-        self._call_until(200, url, form, headers)
-        return number
-
-    def _call_until(self, status: int, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> None:
-        def call() -> bool:
-            keep_alive(self.town)
-            try:
-                return self.town.client.post(url, data=form, headers=headers).status_code == status
-            except httpx.TransportError:
-                return False
-
-        eventually(call, seconds=30)
+    def _calls(self, status: int, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> bool:
+        keep_alive(self.town)
+        try:
+            return self.town.client.post(url, data=form, headers=headers).status_code == status
+        except httpx.TransportError:
+            return False
 
 
 def furnish_odd(town: Town) -> None:
@@ -297,6 +298,22 @@ def mimicked(trouble: Trouble) -> Events:
     return {}
 
 
+def locked(trouble: Trouble) -> Events:
+    """Begin one whose receipt comes while somebody else holds its books."""
+    number = trouble.number()
+    trouble.town.script({"match": {"to": number}, "then": {"receipts": "lost"}})
+    event_id = trouble.town.post(request(number))
+    submitted = partial(trouble.town.sql, "SELECT remote_id FROM remote_id WHERE event_id = %s", event_id)
+    sid = eventually(submitted, seconds=30)[0][0]
+    waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with psycopg.connect(trouble.town.database) as holder, ThreadPoolExecutor(1) as pool:
+        holder.execute("SELECT FROM intent WHERE event_id = %s FOR UPDATE", [event_id])
+        calling = pool.submit(trouble.call, sid, number)
+        eventually(lambda: calling.done() or trouble.town.sql(waits), seconds=30)
+        holder.commit()
+    return {event_id: Fate(number)}
+
+
 Provoke = Callable[[Trouble], Events]
 
 # What an ordinary day does not pass: for each writing call of the label's function, in their order,
@@ -310,11 +327,12 @@ PROVOKED: Final[Mapping[str, Sequence[tuple[Provoke, int]]]] = {
     "flows.inlet._take": [(ordinary, 1), (unkeepable, 1)],
     "flows.keep._review": [(unspeakable, 1)],
     "flows.poll.poll_page": [(ordinary, 1), (ordinary, 2), (untaken, 3)],
-    "flows.receipts.take_receipt": [(forged, 1), (ordinary, 1), (ordinary, 2)],
+    "flows.receipts.observe_alone": [(locked, 1)],
+    "flows.receipts.take_receipt": [(forged, 1)],
     "flows.reconcile.deadlines._doubt": [(overdue, 1)],
     "flows.reconcile.expiry._expire": [(held_back, 1)],
     "flows.reconcile.horizons.reach_horizons": [(vanished, 1)],
-    "flows.reconcile.receipts._observe": [(late, 1), (deaf, 1)],
+    "flows.reconcile.receipts._alone": [(deaf, 1)],
     "flows.reconcile.unheard._answer": [(unheard, 1)],
     "flows.reconcile.receipts.observe_waiting": [(late, 1)],
 }

@@ -18,8 +18,8 @@ from tests.e2e.house import ROOT
 
 pytestmark = [pytest.mark.processes, pytest.mark.chaos]
 
-# One for each point that needs one: two places of two calls, and once without a kill.
-EARLY_COUNT: Final = 5
+# One for each point that needs one: two places, and once without a kill.
+EARLY_COUNT: Final = 3
 
 
 @pytest.fixture(scope="module")

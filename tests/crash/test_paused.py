@@ -60,9 +60,9 @@ ENDS: Final = {
 CLAIM: Final = "flows.dispatch._claim"
 PREPARE: Final = "flows.handoff._prepare"
 OBSERVE: Final = "flows.keep.observe_until_kept"
-LOOKED_UP: Final = "flows.receipts.take_receipt/before_commit#1"
-KEPT: Final = "flows.receipts.take_receipt/committed#1"
-OBSERVED: Final = "flows.receipts.take_receipt/before_commit#2"
+LOOKED_UP: Final = "flows.receipts._keep/before_commit#1"
+KEPT: Final = "flows.receipts._keep/committed#1"
+OBSERVED: Final = "flows.receipts._observe_free/before_commit#1"
 
 SILENT: Final = {"receipts": "lost", "path": [{"status": "sent", "after_ms": 10}]}
 """The carrier took it, and says so when it is asked; what else is heard, a test says."""

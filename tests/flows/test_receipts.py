@@ -11,12 +11,12 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from app.carriers.base import Call
-from app.flows.receipts import Taken, take_receipt
+from app.flows.receipts import Taken, observe_page, take_receipt
 from app.flows.reconcile.receipts import observe_waiting
 from app.ground.db import rows
 from app.ground.ids import new_id
 from app.ledger.books import lock_books
-from app.ledger.receipts import REFUSED_KEPT, keep_receipt, keep_refused
+from app.ledger.receipts import REFUSED_KEPT, Kept, keep_receipts, keep_refused, read_call
 from app.ledger.routes import read_routes
 from app.people.vault import open_vault_key
 from policy.states import AttemptState
@@ -27,10 +27,8 @@ from tests.making import (
     BEN,
     House,
     Standing,
-    answering,
     attempt_of,
     beside,
-    carriers_of,
     clock,
     committing,
     count_of,
@@ -247,11 +245,41 @@ def test_a_repetition_of_what_was_kept_and_never_observed_is_observed(fresh_data
 
 def kept_only(engine: Engine) -> Standing:
     standing = made(engine, SUBMITTED, remote_id="SM1")
+    keep(engine, standing, call(standing.house))
+    return standing
+
+
+def keep(engine: Engine, standing: Standing, *calls: Call) -> list[Kept]:
     with committing(engine) as session:
         route = read_routes(session, [standing.house.route_id])[standing.house.route_id]
-        read = carriers_of(answering(500))(route.settings).read_receipt(call(standing.house))
-        keep_receipt(session, route, call(standing.house), read, now=clock(session))
-    return standing
+        return keep_receipts(session, route, [read_call(route, each) for each in calls], now=clock(session))
+
+
+def test_what_is_kept_together_is_kept_in_order_and_a_repetition_among_it_once(fresh_database: Engine) -> None:
+    standing = made(fresh_database, SUBMITTED, remote_id="SM1")
+    told = [call(standing.house, "delivered"), call(standing.house, "sent"), call(standing.house, "delivered")]
+
+    kept = keep(fresh_database, standing, *told, call(standing.house, sid="SM2"), call(standing.house, sid=""))
+
+    assert [(each.status, each.duplicate) for each in kept] == [
+        ("waiting", False), ("waiting", False), ("waiting", True), ("unmatched", False), ("quarantined", False),
+    ]  # fmt: skip
+    assert kept[0].told == kept[2].told
+    assert [each.told[0].state for each in kept[:2]] == ["delivered", "submitted"]
+    with Session(fresh_database) as session:
+        assert count_of(session, "receipt_raw") == len(statuses(session)) == 4
+
+
+def test_receipts_of_one_page_do_not_wait_for_the_one_whose_books_are_held(fresh_database: Engine) -> None:
+    held, free = kept_only(fresh_database), kept_only(fresh_database)
+    pages = [keep(fresh_database, each, call(each.house)) for each in (held, free)]
+
+    with Session(fresh_database) as other, other.begin():
+        lock_books(other, [held.intent_id])
+        assert observe_page([*pages[0], *pages[1], *pages[1]]) == [False, True, True]
+        with Session(fresh_database) as session:
+            assert [attempt_of(session, each).state for each in (held, free)] == ["submitted", "delivered"]
+            assert statuses(session) == ["waiting", "observed"]
 
 
 def test_what_was_kept_and_never_observed_is_observed_by_the_sweep_a_little_later(fresh_database: Engine) -> None:

@@ -16,7 +16,7 @@ from app.desk.cancel import cancel_event
 from app.ground.db import rows
 from app.ledger.audit.check import lowest_id
 from app.ledger.books import lock_books
-from app.ledger.receipts import keep_receipt, keep_refused, keep_unreadable
+from app.ledger.receipts import Incoming, keep_receipts, keep_refused
 from app.ledger.reconciliation import PAGE, STATEMENTS, SUMMARY, Summary, View, read_view, summarise
 from app.ledger.review import park
 from app.ledger.routes import read_routes
@@ -126,21 +126,20 @@ def joined(session: Session, house: House) -> Planted:
     return later.event_id, later.event_id
 
 
-def report(remote_id: str) -> ReadReceipt:
-    return ReadReceipt(reports=(Report(AttemptState.DELIVERED, remote_id),), dedupe_key=remote_id, reference=None, address=None)
+def told(remote_id: str) -> Incoming:
+    reports = (Report(AttemptState.DELIVERED, remote_id),)
+    return Incoming(CALL, remote_id, ReadReceipt(reports=reports, dedupe_key=remote_id, reference=None, address=None))
 
 
 def unmatched(session: Session, house: House) -> Planted:
     route = read_routes(session, [house.route_id])[house.route_id]
     make_attempt(session, house, AttemptState.SUBMITTED, remote_id="SM1")
-    keep_receipt(session, route, CALL, report("SM1"), now=NOON)
-    return keep_receipt(session, route, CALL, report("SM-nobody"), now=NOON).id, None
+    return keep_receipts(session, route, [told("SM1"), told("SM-nobody")], now=NOON)[1].id, None
 
 
 def quarantined(session: Session, house: House) -> Planted:
     route = read_routes(session, [house.route_id])[house.route_id]
-    keep_receipt(session, route, CALL, report("SM-nobody"), now=NOON)
-    return keep_unreadable(session, route, CALL, dedupe_key="k", now=NOON).id, None
+    return keep_receipts(session, route, [told("SM-nobody"), Incoming(CALL, "k", None)], now=NOON)[1].id, None
 
 
 def refused(session: Session, house: House) -> Planted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from cryptography.fernet import Fernet
 from psycopg import errors
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
@@ -30,6 +31,15 @@ def test_what_was_sealed_opens_again_under_its_own_key_only() -> None:
     assert ANNA.encode() not in sealed
     with pytest.raises(VaultDamaged):
         ben.open(sealed)
+
+
+@pytest.mark.usefixtures("world")
+def test_what_an_older_release_sealed_opens_and_what_is_sealed_now_is_a_quarter_smaller() -> None:
+    anna, _ = new_vault_key(new_id())
+    before = Fernet(anna.key).encrypt(b'{"sms":"+12015550123"}')
+
+    assert anna.open(before) == anna.open(anna.seal({"sms": ANNA})) == {"sms": "+12015550123"}
+    assert len(anna.seal({"sms": ANNA})) * 4 <= len(before) * 3
 
 
 @pytest.mark.usefixtures("world")
