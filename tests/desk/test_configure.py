@@ -83,7 +83,7 @@ def test_seeding_again_keeps_the_keys_and_adds_nothing(session: Session) -> None
 
     assert (first.api_key, first.operator_key) == (again.api_key, again.operator_key)
     counts = "SELECT (SELECT count(*) FROM route) + (SELECT count(*) FROM template_version) + (SELECT count(*) FROM tenant) AS n"
-    assert rows(session, counts)[0].n == 3
+    assert rows(session, counts)[0].n == 4
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ REASONS: Final[Mapping[str, str]] = {
     Reason.NO_RECEIPT: "The carrier does not tell us reliably whether messages arrive, and told us nothing about this one.",
     Reason.HORIZON: "We asked the carrier for as long as it can be asked, and heard nothing.",
     Reason.NOT_FOUND: "We asked the carrier twice, and it does not know this message.",
+    Reason.SETTLED: "Nobody heard whether this message reached you, and one of our people settled that it did not.",
     Reason.NOT_HEARD: "We heard nothing more of this message for as long as our rules wait for a word.",
     Reason.LOST_LEASES: "Our side failed several times with this message, and a person is looking at it.",
     Reason.ARTIFACT_MISMATCH: "The text was no longer the one that was agreed, so we held it for a person to look at.",
