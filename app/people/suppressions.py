@@ -8,7 +8,7 @@ list comes late and tells old news, and cannot know what was heard here since.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -124,7 +124,7 @@ def record_suppressions(
     nor another list is waited for in a circle. Raced when another was first to know one of these people.
     """
     persons = _find_named(session, new, tenant_id=tenant_id, now=now)
-    reached = _reach(session, new, persons, tenant_id=tenant_id)
+    reached = _reach(session, new, persons, tenant_id=tenant_id, now=now)
     page = _Page(tenant_id, cause_id, now)
     # What is known needs neither lock nor mark: acts are never taken out of the books, and a list comes again every night.
     page.read(session, {digest for hashes in reached for digest in _of(hashes)})
@@ -148,27 +148,31 @@ def _find_named(session: Session, new: Sequence[NewSuppression], *, tenant_id: U
 
 
 def _reach(
-    session: Session, new: Sequence[NewSuppression], persons: Persons, *, tenant_id: UUID
+    session: Session, new: Sequence[NewSuppression], persons: Persons, *, tenant_id: UUID, now: datetime
 ) -> list[Sequence[bytes] | NotKept]:
-    """Find the addresses that each item is about."""
-    about = [each.about for each in new]
-    refs = sorted({a.ref for a in about if a.ref is not None and a.number is None})
+    """Find the addresses that each item is about, or why it is about none."""
+    refs = sorted({each.about.ref for each in new if each.about.ref is not None and each.about.number is None})
     known: dict[tuple[str | None, str], list[bytes]] = {}
     for row in rows(session, ADDRESSES_OF, tenant=tenant_id, refs=refs) if refs else []:
         known.setdefault((row.recipient_ref, row.channel), []).append(bytes(row.address_hash))
-    return [_addresses(a, persons) or known.get((a.ref, a.channel), NotKept.NO_ADDRESS) for a in about]
+    return [_addresses(each, persons, known, now) for each in new]
 
 
-def _addresses(about: Whom, persons: Persons) -> list[bytes]:
+def _addresses(
+    new: NewSuppression, persons: Persons, known: Mapping[tuple[str | None, str], list[bytes]], now: datetime
+) -> Sequence[bytes] | NotKept:
+    about = new.about
+    if new.at is not None and new.at > now + AHEAD:
+        return NotKept.IN_THE_FUTURE
     if about.fingerprint is not None:
         return [about.fingerprint]
     if about.number is None:
-        return []
-    if about.ref is not None:
+        return known.get((about.ref, about.channel), NotKept.NO_ADDRESS)
+    if about.ref is not None and new.act == "suppress":
         contact = persons.reach(Addressee(about.ref, about.channel, about.number))
         if isinstance(contact, Contacted):
             return [contact.address_hash]
-    # Of a stranger, and of who was erased, no more than this is kept.
+    # Of a stranger, and of who was erased, no more than this is kept; and nobody is known by a lift.
     return [address_hash(about.channel, about.number.e164).digest]
 
 
@@ -198,8 +202,6 @@ class _Page:
         """Find what says this already, or why it cannot be kept; None where it is to be written."""
         if isinstance(hashes, NotKept):
             return hashes
-        if new.at is not None and new.at > self.now + AHEAD:
-            return NotKept.IN_THE_FUTURE
         same = [act for digest in hashes if (act := self._same(new, digest)) is not None]
         return Told(tuple(act.id for act in same), is_new=False) if len(same) == len(hashes) else None
 

@@ -9,16 +9,17 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from app.ground.db import rows
+from app.ground.db import rows, transact
 from app.ground.ids import new_id
 from app.people.contacts import address_hash, read_number
 from app.people.persons import NotKept
 from app.people.recipients import NewRecipient, put_recipient
 from app.people.suppress import lift, standing, suppress
 from app.people.suppressions import NewSuppression, Told, Whom, fingerprint_of, read_fingerprint, record_suppressions
-from tests.making import ANNA, BEN, NOON, count_of, lease, make_event, make_house, make_queued, outbox_of, prepare_all
+from tests.making import ANNA, BEN, NOON, count_of, lease, make_event, make_house, make_queued, outbox_of, prepare_all, together
 
 DAY = timedelta(days=1)
 LONG_AGO = NOON - 3000 * DAY
@@ -147,6 +148,17 @@ def test_no_list_takes_back_what_was_heard_here(session: Session, *, listed_firs
     assert stands(session, tenant_id) == ["keyword"]
 
 
+def test_what_a_list_says_stands_beside_what_was_heard_here(session: Session) -> None:
+    """Else lifting the one by name would lift both."""
+    tenant_id = make_house(session).tenant_id
+    heard(session, tenant_id)
+
+    told = record(session, tenant_id, said())
+
+    assert outcomes(told) == ["new"]
+    assert stands(session, tenant_id) == ["keyword", "keyword"]
+
+
 def test_an_order_that_stands_is_not_given_again(session: Session) -> None:
     """Each source stands for itself: what one lifts leaves the others."""
     tenant_id = make_house(session).tenant_id
@@ -184,11 +196,28 @@ def test_of_a_stranger_nothing_is_kept_but_a_fingerprint(session: Session) -> No
     assert ANNA.removeprefix("+1") not in text
 
 
-def test_a_time_that_has_not_come_is_refused(session: Session) -> None:
+def test_what_is_refused_makes_nobody_known(session: Session) -> None:
     tenant_id = make_house(session).tenant_id
+    member = Whom("sms", "m-1", read_number(ANNA))
 
-    assert outcomes(record(session, tenant_id, said(at=NOON + DAY))) == ["in_the_future"]
-    assert count_of(session, "gate", tenant_id=tenant_id) == 0
+    told = record(session, tenant_id, said(about=member, at=NOON + DAY), said("lift", about=member))
+
+    assert outcomes(told) == ["in_the_future", "nothing_stands"]
+    counts = [count_of(session, table, tenant_id=tenant_id) for table in ("suppression", "person_key", "contact")]
+    assert counts == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("ref", "known"), [(None, 0), ("m-1", 1)])
+def test_racing_orders_are_one(fresh_database: Engine, ref: str | None, known: int) -> None:
+    """Whoever waited for the gate reads again what was said, now that nobody else writes of them."""
+    tenant_id = new_id()
+    order = said(about=Whom("sms", ref, read_number(ANNA)), source="api", at=None)
+
+    told = together(*[lambda: transact(lambda tx: record(tx.session, tenant_id, order, now=tx.now)) for _ in range(4)])
+
+    assert sorted(outcomes([each for page in told for each in page])) == ["known", "known", "known", "new"]
+    with Session(fresh_database) as session:
+        assert [count_of(session, table) for table in ("suppression", "gate", "person_key", "contact")] == [1, 1, known, known]
 
 
 @given(st.binary(min_size=32, max_size=32))
