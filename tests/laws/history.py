@@ -17,9 +17,11 @@ from tests.laws.model import MAX_AGE, Model, Name, Report, Rules
 
 RULES: Final = (
     Rules("resend", "review"),
-    Rules("review", "close"),
-    Rules("close", "review"),
-    Rules("review", "review", asks=False),
+    Rules("review", "close", capped=True),
+    Rules("close", "review", waited="review"),
+    Rules("review", "review", asks=False, waited="resend"),
+    Rules("resend", "close", fails_over=True, capped=True),
+    Rules("review", "review", waited="resend", fails_over=True, late=True),
 )
 # Some end just where a lease, a back-off, a deadline or a cooldown does.
 WAITS: Final = (1, 8, 14, 22, 29, 31, 57, 58, 61, 88, 130, 590, 596, 601, 700, 3700)
@@ -41,6 +43,7 @@ WEIGHTS: Final = {
     "poll": 3,
     "doubt": 3,
     "horizon": 3,
+    "silence": 2,
     "expire": 1,
     "stop": 0.3,
     "resume": 1,
@@ -50,11 +53,15 @@ FLOWS: Final[Mapping[tuple[str, ...], float]] = {
     ("dispatch", "prepare", "write", "answer"): 14,
     ("wait", "dispatch", "prepare", "write", "answer"): 10,
     ("dispatch", "prepare", "lose", "wait", "doubt"): 3,
-    ("dispatch", "prepare", "lose", "wait", "doubt", "long", "poll", "long", "poll"): 2,
+    ("dispatch", "prepare", "lose", "wait", "doubt", "long", "poll", "long", "poll"): 4,
     ("dispatch", "prepare", "write", "answer", "long", "poll", "long", "poll"): 6,
+    ("accept", "dispatch", "prepare", "write", "answer", "accept", "dispatch"): 4,
     ("wait", "poll"): 3,
     ("long", "poll", "long", "poll"): 4,
     ("long", "horizon"): 3,
+    ("dispatch", "prepare", "write", "answer", "long", "silence"): 3,
+    ("dispatch", "prepare", "lose", "wait", "doubt", "long", "long", "silence"): 2,
+    ("long", "silence", "dispatch", "prepare", "write", "answer"): 3,
     ("dispatch", "lapse") * 6: 0.7,
     ("receipt", "receipt"): 3,
     ("dispatch", "stop", "prepare", "write"): 0.5,
@@ -92,6 +99,7 @@ TOLD: Final[tuple[Said, ...]] = (
     ("failed", None, None, True, None),
     ("unknown", None, "unknown_word", True, None),
     ("failed", "permanent_recipient", None, False, None),
+    ("failed", "bounced_late", None, True, None),
     ("failed", "opted_out", None, True, None),
     ("delivered", None, None, False, None),
 )
@@ -306,6 +314,10 @@ class Player:
         if doubtful and self._both("stop_asking", doubtful):
             self.model.stop_asking(doubtful)
 
+    def _silence(self, _: int, __: int) -> None:
+        if self._both("silence"):
+            self.model.silence()
+
     def _expire(self, _: int, __: int) -> None:
         if self._both("expire"):
             self.model.expire()
@@ -315,11 +327,11 @@ class Player:
             self.model.stop()
 
     def _resume(self, _: int, __: int) -> None:
-        if self._both("resume"):
+        if self.model.stopped and self._both("resume"):
             self.model.resume()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Failed(Exception):
     """A history and what did not hold in it."""
 

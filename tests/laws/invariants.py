@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.laws.model import COOLDOWN, RANKS, Attempt, Intent, Model
+from tests.laws.model import CAP, COOLDOWN, MAX_ATTEMPTS, NOT_TAKEN, RANKS, WAITED, Attempt, Intent, Model
 
 
 class Watch:
@@ -15,6 +15,8 @@ class Watch:
         self.model = model
         self.states: dict[Attempt, str] = {}
         self.closed: dict[Intent, int] = {}
+        self.followed: set[Attempt] = set()
+        """Attempts whose coming was looked at: what was known then is what counts."""
         self.stopped_at: int | None = None
 
     def breaches(self) -> list[str]:
@@ -64,15 +66,19 @@ class Watch:
                 continue
             if other.prepared_at + COOLDOWN > self.model.now and not _freed(other):
                 yield f"10: {a.name} is inside the cooldown of {other.name}"
+            if self.model.rules.capped and other.prepared_at + CAP[1] > self.model.now and not _freed(other):
+                yield f"10: {a.name} is one too many beside {other.name}"
 
     def _of_intent(self, i: Intent) -> Iterator[str]:
         m, attempts = self.model, i.attempts
         if sum(a.state in {"queued", "prepared"} for a in attempts) > 1:
             yield f"4: two attempts of {i.event.number} may go out"
         for before, after in pairwise(attempts):
-            failed = any(r.state == "failed" for r in before.heard)
-            if not failed and not (before.missing >= 2 and m.rules.not_found == "resend"):
-                yield f"7: {after.name} follows one in doubt, and no rule allowed it"
+            if after not in self.followed:
+                self.followed.add(after)
+                yield from self._of_following(before, after)
+        if sum(a.prepared_at is not None and a.error not in NOT_TAKEN for a in attempts) > MAX_ATTEMPTS:
+            yield f"7: {i.event.number} was tried more often than the policy allows"
         if (i.closed or i.asked) and len(attempts) > self.closed.setdefault(i, len(attempts)):
             yield f"6: {i.event.number} got an attempt after its close"
         if i.closed:
@@ -82,6 +88,18 @@ class Watch:
                 yield f"6: {i.event.number} is closed and due"
             return
         yield from self._of_open(i)
+
+    def _of_following(self, before: Attempt, after: Attempt) -> Iterator[str]:
+        """Look at an attempt in the step that made it: what let it follow the one before."""
+        rules, failed = self.model.rules, before.state == "failed"
+        missed = before.missing >= 2 and not before.taken and rules.not_found == "resend"
+        begun = before.prepared_at if before.prepared_at is not None else self.model.now
+        silent = before.is_silent and rules.waited == "resend" and self.model.now >= begun + WAITED
+        allowed = {"retry": failed, "not_found": missed, "waited": silent and before.state == "unknown"}
+        if not allowed.get(after.allowed or "", False):
+            yield f"7: {after.name} follows {before.name}, and no rule allowed it"
+        if after.route != before.route and (before.taken or not failed):
+            yield f"7: {after.name} went another way than {before.name}, which may have been taken"
 
     def _of_open(self, i: Intent) -> Iterator[str]:
         """Due, leased, waiting on a next check, or in review. A question to a person may be open while we go on asking."""

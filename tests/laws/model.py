@@ -1,4 +1,4 @@
-"""The design's section 4 and 6 in memory: one person's intents, one route, one clock. It knows no code of ours.
+"""The design's section 4 and 6 in memory: one person's intents, one or two routes, one clock. It knows no code of ours.
 
 Times are whole seconds. Every method is one transaction: a crash between two of them is a method that
 is not called. The sizes (cooldown, back-off, ...) are those of the house that `real.py` builds.
@@ -27,6 +27,9 @@ CLAIMED_FOR: Final = 60
 MAX_ATTEMPTS: Final = 3
 BACKOFF: Final = (30, 2, 600)
 RETRY_WINDOW: Final = 21_600
+WAITED: Final = 1800
+CAP: Final = (1, 1500)
+"""So many handoffs for other reasons within so many seconds."""
 STOPPED_FOR: Final = 60
 
 Name = tuple[int, int]
@@ -43,6 +46,23 @@ class Rules:
     """review or close."""
     asks: bool = True
     """Whether the carrier can be asked (polls, conclusive look-ups)."""
+    waited: str | None = None
+    """What follows silence: resend, review, close, or nothing ever."""
+    fails_over: bool = False
+    """Whether there is a second route, and what was not taken goes by it."""
+    capped: bool = False
+    late: bool = False
+    """Whether also what bounced late is tried again."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Give what is tried again besides what was not taken."""
+        return ("transient", "bounced_late") if self.late else ("transient",)
+
+    @property
+    def routes(self) -> tuple[int, ...]:
+        """Number the routes by their priority."""
+        return (0, 1) if self.fails_over else (0,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +95,9 @@ class Attempt:
     intent: Intent
     ordinal: int
     number: int
+    route: int
+    created: int
+    allowed: str | None
     state: str = "queued"
     taken: bool = False
     error: str | None = None
@@ -84,6 +107,8 @@ class Attempt:
     check: int | None = None
     checks: int = 0
     missing: int = 0
+    unheard: int | None = None
+    """When the rule answers that waits for a word."""
     remote: bool = False
     sent: int = 0
     """Calls to the carrier that may have written a byte."""
@@ -95,6 +120,11 @@ class Attempt:
     def name(self) -> Name:
         """What both worlds call it."""
         return self.intent.event.number, self.ordinal
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was ever heard of it but our own attempt to hand it off."""
+        return not self.taken and not self.remote and all(r.source in {"answer", "reconcile"} for r in self.heard)
 
     @property
     def past_prepared(self) -> bool:
@@ -140,6 +170,7 @@ class Row:
     lost: int = 0
     seen: int | None = None
     """The gate's mark that the decision in force saw."""
+    decided: int = 0
 
 
 class Model:
@@ -155,8 +186,10 @@ class Model:
         self.holders: dict[int, Intent] = {}
         self.reviews: dict[Attempt, str] = {}
         self.slot: tuple[int, int, Attempt] | None = None
+        self.contacted: list[tuple[int, Attempt]] = []
+        """The handoffs that the cap counts, each key once: its key, and the attempt."""
         self.mark: int | None = None
-        self.stopped = False
+        self.stopped: set[int] = set()
         self.leases = 0
 
     def attempt(self, name: Name) -> Attempt:
@@ -186,11 +219,11 @@ class Model:
         self.holders[event.key] = intent
         if state == "deferred":
             intent.state, intent.reason = state, reason
-        self.rows[attempt] = Row(at, seen=self.mark)
+        self.rows[attempt] = Row(at, seen=self.mark, decided=self.now)
         return intent
 
-    def _attempt(self, intent: Intent) -> Attempt:
-        attempt = Attempt(intent, len(intent.attempts) + 1, len(self.attempts))
+    def _attempt(self, intent: Intent, *, route: int = 0, allowed: str | None = None) -> Attempt:
+        attempt = Attempt(intent, len(intent.attempts) + 1, len(self.attempts), route, self.now, allowed)
         intent.attempts.append(attempt)
         self.attempts.append(attempt)
         return attempt
@@ -201,10 +234,20 @@ class Model:
             return "suppressed", "opted_out", 0
         if intent.event.expires <= self.now:
             return "expired", "expired", 0
+        reason, at = None, self.now
         if self.slot is not None and self.slot[0] != intent.event.key and self.slot[1] > self.now:
-            at = self.slot[1]
-            return ("expired", "would_expire", 0) if at >= intent.event.expires else ("deferred", "cooldown", at)
-        return "allowed", None, self.now
+            reason, at = "cooldown", self.slot[1]
+        free = self._free_at(intent.event.key)
+        if free > at:
+            reason, at = "frequency_cap", free
+        if reason is None:
+            return "allowed", None, self.now
+        return ("expired", "would_expire", 0) if at >= intent.event.expires else ("deferred", reason, at)
+
+    def _free_at(self, key: int) -> int:
+        limit, window = CAP
+        counted = sorted(a.prepared_at or 0 for k, a in self.contacted if k != key)
+        return counted[-limit] + window if self.rules.capped and len(counted) >= limit else 0
 
     def cancel(self, number: int) -> None:
         """Cancel an event: before the handoff for good, after it as a request."""
@@ -266,14 +309,18 @@ class Model:
         return row.lease is not None and row.until > self.now
 
     def dispatch(self) -> list[tuple[int, tuple[Name, ...]]]:
+        """Lease what is due, route by route."""
+        return [page for route in self.rules.routes if route not in self.stopped for page in self._dispatch(route)]
+
+    def _dispatch(self, route: int) -> list[tuple[int, tuple[Name, ...]]]:
         """Lease what is due; rows that were lost twice alone, those lost five times not at all."""
-        if self.stopped:
-            return []
         alone: list[Attempt] = []
         together: list[Attempt] = []
         closing: list[tuple[Intent, str, str]] = []
         due = [
-            (max(r.due, r.until), a.number, a, r) for a, r in self.rows.items() if r.due <= self.now and not self._is_leased(r)
+            (max(r.due, r.until), a.number, a, r)
+            for a, r in self.rows.items()
+            if a.route == route and r.due <= self.now and not self._is_leased(r)
         ]
         for _, _, a, row in sorted(due, key=lambda d: d[:2]):
             lost = row.lost + (row.lease is not None)
@@ -281,7 +328,7 @@ class Model:
                 self._park(a, row)
                 continue
             state, reason, at = self._decide(a.intent)
-            row.seen = self.mark
+            row.seen, row.decided = self.mark, self.now
             if state == "deferred":
                 row.due, row.lease, row.until = at, None, 0
                 a.intent.state, a.intent.reason = state, reason
@@ -321,7 +368,9 @@ class Model:
     def _is_held(self, attempt: Attempt, row: Row) -> bool:
         event, slot = attempt.intent.event, self.slot
         cooling = slot is not None and slot[0] != event.key and slot[1] > self.now
-        return event.expires <= self.now or self.stopped or self.mark != row.seen or cooling
+        stopped = attempt.route in self.stopped
+        uncounted = self.rules.capped and any(k != event.key and (a.prepared_at or 0) > row.decided for k, a in self.contacted)
+        return event.expires <= self.now or stopped or self.mark != row.seen or cooling or uncounted
 
     def _begin(self, a: Attempt) -> None:
         key = a.intent.event.key
@@ -333,6 +382,9 @@ class Model:
         a.state, a.prepared_at, a.prepared = "prepared", self.now, a.prepared + 1
         a.deadline = min(self.now + DEADLINE, a.intent.event.expires)
         a.check, a.horizon = self.now + DEADLINE + ANSWER_WITHIN, self.now + HORIZON
+        if self.rules.capped:
+            kept = [(k, o) for k, o in self.contacted if k != key and (o.prepared_at or 0) > self.now - CAP[1]]
+            self.contacted = [*kept, (key, a)]
 
     def write(self, name: Name, report: Report) -> Report:
         """Call the carrier: nothing is written after the deadline."""
@@ -356,10 +408,11 @@ class Model:
         for a, r in fresh:
             if a in applied:
                 self._speak(a, r)
-            self._note(r)
+            self._note(a, r)
         for a in applied:
-            if a.state == "failed" and not a.taken and not self._may_have_reached(a) and self.slot and self.slot[2] is a:
-                self.slot = None
+            if a.state == "failed" and not a.taken and not self._may_have_reached(a):
+                self.slot = None if self.slot and self.slot[2] is a else self.slot
+                self.contacted = [(k, o) for k, o in self.contacted if o is not a]
         ended: list[tuple[Intent, str]] = []
         second: list[Attempt] = []
         for intent in sorted(twice, key=lambda i: i.attempts[0].number):
@@ -396,10 +449,10 @@ class Model:
             reason = reason or "unclassified"
         intent.reason = reason if not intent.closed else reason or intent.reason
 
-    def _note(self, r: Report) -> None:
+    def _note(self, a: Attempt, r: Report) -> None:
         """Draw what follows from the evidence, not from the verdict."""
         if r.error == "auth_config":
-            self.stopped = True
+            self.stopped.add(a.route)
         if r.error == "opted_out":
             self.mark = self.now
 
@@ -446,6 +499,8 @@ class Model:
             self._settle_failed(intent, next(r for a, r in told if a is last), ended)
         elif last.state == "unknown" and self.now >= last.horizon:
             self._in_doubt(last, ended)
+        elif last.state == "unknown" and self.rules.waited and not last.taken:
+            last.unheard = (self.now if last.prepared_at is None else last.prepared_at) + WAITED
 
     def _settle_delivered(
         self, intent: Intent, ended: list[tuple[Intent, str]], second: list[Attempt], *, was_twice: bool
@@ -470,12 +525,24 @@ class Model:
         retry.intent.state, retry.intent.reason = "deferred", "earlier_attempt"
 
     def _settle_failed(self, intent: Intent, report: Report, ended: list[tuple[Intent, str]]) -> None:
-        ends = self._ends(intent)
-        at = None if intent.asked else self._retry_at(intent, ends, report.retry_after or 0)
+        ends, last = self._ends(intent), intent.attempts[-1]
+        route = self._way(last, report)
+        after = (report.retry_after or 0) if route == last.route else 0
+        at = None if intent.asked else self._retry_at(intent, ends, after, elsewhere=route != last.route)
         if at is None:
             ended.append((intent, ends[-1]))
         else:
-            self._retry(intent, at)
+            self._retry(intent, at, "retry", route)
+
+    def _way(self, last: Attempt, report: Report) -> int:
+        """Choose another route for what was certainly not taken: a new one that is open; its own is stopped: any that is open."""
+        refused = last.error in NOT_TAKEN or report.source == "answer"
+        if not self.rules.fails_over or last.taken or not refused:
+            return last.route
+        others = [r for r in self.rules.routes if r != last.route and r not in self.stopped]
+        new = [r for r in others if all(a.route != r for a in last.intent.attempts)]
+        found = new or (others if last.route in self.stopped else [])
+        return found[0] if found else last.route
 
     @staticmethod
     def _ends(intent: Intent) -> list[str]:
@@ -490,23 +557,24 @@ class Model:
     def _in_time(self, intent: Intent, at: int) -> bool:
         return at < min(intent.event.expires, intent.event.accepted + RETRY_WINDOW)
 
-    def _retry_at(self, intent: Intent, errors: Sequence[str], retry_after: int) -> int | None:
+    def _retry_at(self, intent: Intent, errors: Sequence[str], retry_after: int, *, elsewhere: bool) -> int | None:
         last = errors[-1]
         free = last in NOT_TAKEN
-        if not free and (last != "transient" or self._used_up(errors)):
+        if not free and (last not in self.rules.classes or self._used_up(errors)):
             return None
         streak = 0
         for e in reversed(errors):
-            if e not in (NOT_TAKEN if free else ("transient",)):
+            if e not in (NOT_TAKEN if free else ("transient", "bounced_late")):
                 break
             streak += 1
         initial, factor, longest = BACKOFF
-        wait = STOPPED_FOR if last == "auth_config" else max(min(initial * factor ** (streak - 1), longest), retry_after)
+        grown = max(min(initial * factor ** (streak - 1), longest), retry_after)
+        wait = STOPPED_FOR if last == "auth_config" and not elsewhere else grown
         at = self.now + wait
         return at if self._in_time(intent, at) else None
 
-    def _retry(self, intent: Intent, at: int) -> None:
-        self.rows[self._attempt(intent)] = Row(at)
+    def _retry(self, intent: Intent, at: int, allowed: str, route: int) -> None:
+        self.rows[self._attempt(intent, route=route, allowed=allowed)] = Row(at)
         intent.state, intent.reason = "deferred", "retry"
         self._settle_reviews(intent)
 
@@ -549,13 +617,29 @@ class Model:
         self._end(ended)
 
     def _not_found(self, a: Attempt, ended: list[tuple[Intent, str]]) -> None:
-        rule = self.rules.not_found
+        self._follow(self.rules.not_found, a, ended, allowed="not_found", cause="not_found")
+
+    def _follow(self, rule: str | None, a: Attempt, ended: list[tuple[Intent, str]], *, allowed: str, cause: str) -> None:
+        """Follow a rule for what is in doubt; in doubt it stays with its route."""
         if rule == "resend" and self._may_resend(a.intent):
-            self._retry(a.intent, self.now)
+            self._retry(a.intent, self.now, allowed, a.route)
         elif rule == "review":
-            self.reviews.setdefault(a, "not_found")
+            self.reviews.setdefault(a, cause)
         else:
-            ended.append((a.intent, "not_found"))
+            ended.append((a.intent, cause))
+
+    def silence(self) -> None:
+        """Let the rule answer that waited for a word, where there was none, and nobody is asked."""
+        ended: list[tuple[Intent, str]] = []
+        for a in self.attempts:
+            if a.unheard is None or a.unheard > self.now:
+                continue
+            a.unheard = None
+            i = a.intent
+            asked = any(o in self.reviews for o in i.attempts)
+            if a.state == "unknown" and a is i.attempts[-1] and a.is_silent and not (i.closed or i.asked or asked):
+                self._follow(self.rules.waited, a, ended, allowed="waited", cause="not_heard")
+        self._end(ended)
 
     def _may_resend(self, intent: Intent) -> bool:
         return not intent.asked and not self._used_up(self._ends(intent)) and self._in_time(intent, self.now)
@@ -589,5 +673,5 @@ class Model:
         self.mark = self.now
 
     def resume(self) -> None:
-        """Let a stopped route go on."""
-        self.stopped = False
+        """Let stopped routes go on."""
+        self.stopped.clear()

@@ -20,6 +20,7 @@ from app.flows.poll import _claim as _claim_polls
 from app.flows.reconcile.deadlines import _doubt
 from app.flows.reconcile.expiry import _expire
 from app.flows.reconcile.horizons import REACHED, _stop_asking
+from app.flows.reconcile.unheard import _answer
 from app.ground.db import Tx, rows, run_together
 from app.ground.ids import AttemptId, Lease, new_id
 from app.ledger.audit import Breach, audit
@@ -32,8 +33,8 @@ from app.people.suppress import suppress
 from policy.states import AttemptState
 from policy.words import Channel, ErrorClass, Lane, Reason, Source
 from tests.laws.history import RULES, Step, play
-from tests.laws.model import HORIZON, NEVER, Model, Name, Report, Rules
-from tests.making import ANNA, KANNEL, NOON, TWILIO, H, House, accept_all, ask, committing, make_house, sample
+from tests.laws.model import CAP, HORIZON, NEVER, WAITED, Model, Name, Report, Rules
+from tests.making import ANNA, KANNEL, NOON, TWILIO, H, House, accept_all, ask, committing, make_house, make_route, sample
 
 Houses = Mapping[Rules, House]
 
@@ -43,7 +44,8 @@ LEASE_FOR: Final = timedelta(seconds=60)
 BOOKS: Final = (
     """SELECT i.id, i.event_id, i.state, i.reason, i.closed_at IS NOT NULL AS closed, i.close_requested_at IS NOT NULL AS asked,
               i.holds_key FROM intent i WHERE i.tenant_id = %(tenant)s ORDER BY i.id""",
-    """SELECT a.id, a.intent_id, a.ordinal, a.state, a.taken, a.error_class, a.next_check_at, a.not_found_count, a.check_count
+    """SELECT a.id, a.intent_id, a.ordinal, a.state, a.taken, a.error_class, a.next_check_at, a.not_found_count, a.check_count,
+              a.route_id, a.allowed_by, a.unheard_at
        FROM attempt a WHERE a.tenant_id = %(tenant)s ORDER BY a.id""",
     """SELECT o.attempt_id, nullif(o.due_at, 'infinity') AS due_at, o.lease, o.leased_until, o.lost_lease_count
        FROM outbox o WHERE o.tenant_id = %(tenant)s""",
@@ -51,6 +53,7 @@ BOOKS: Final = (
     "SELECT g.slots, g.suppressed_at FROM gate g WHERE g.tenant_id = %(tenant)s",
     "SELECT e.id FROM event e WHERE e.tenant_id = %(tenant)s ORDER BY e.id",
 )
+ROUTES: Final = "SELECT id, name FROM route WHERE tenant_id = %(tenant)s ORDER BY priority, id"
 
 
 def at(seconds: int) -> datetime:
@@ -71,12 +74,27 @@ def build_houses(engine: Engine) -> Houses:
 
 def _build(session: Session, rules: Rules) -> House:
     base = TWILIO if rules.asks else KANNEL
-    return make_house(
-        session,
-        policy=sample(ambiguity={"not_found": rules.not_found, "horizon": rules.horizon}),
-        carrier="twilio" if rules.asks else "kannel",
-        settings={**base, "horizon_seconds": str(HORIZON)},
-    )
+    route: dict[str, Any] = {
+        "carrier": "twilio" if rules.asks else "kannel",
+        "settings": {**base, "horizon_seconds": str(HORIZON)},
+    }
+    house = make_house(session, policy=policy_of(rules), **route)
+    if rules.fails_over:
+        make_route(session, house.tenant_id, priority=200, **route)
+    return house
+
+
+def policy_of(rules: Rules) -> dict[str, Any]:
+    """Write the policy that says what the model's rules do."""
+    raw = sample()
+    ours = raw["categories"]["transactional"]
+    ours["ambiguity"] = {"not_found": rules.not_found, "horizon": rules.horizon}
+    if rules.waited:
+        ours["ambiguity"]["waited"] = {"after": f"{WAITED}s", "then": rules.waited}
+    ours["retry"] |= {"classes": list(rules.classes), "route": "next" if rules.fails_over else "same"}
+    if rules.capped:
+        ours["caps"] = [{"limit": CAP[0], "window": f"{CAP[1]}s", "per": "category"}]
+    return raw
 
 
 @contextmanager
@@ -106,6 +124,7 @@ class Real:
         """Whether the books may have changed since they were last compared."""
         self.reports: dict[int, UUID] = {}
         self.claimed: dict[Name, Any] = {}
+        self.routes = rows(session, ROUTES, tenant=house.tenant_id)
 
     @property
     def tx(self) -> Tx:
@@ -138,11 +157,12 @@ class Real:
         cancel_event(self.session, tenant_id=self.house.tenant_id, event_id=self.events[number], actor="ann", now=self.now)
 
     def _dispatch(self, expected: Sequence[tuple[int, tuple[Name, ...]]] | None) -> None:
-        due = rows(self.session, DUE_ROUTES, lane=LANE, now=self.now, lease_end=self.now + LEASE_FOR)
+        found = rows(self.session, DUE_ROUTES, lane=LANE, now=self.now, lease_end=self.now + LEASE_FOR)
+        due = {route.id: route for route in found}
         pages = [
             page
-            for route in due
-            if route.id == self.house.route_id
+            for ours in self.routes
+            if (route := due.get(ours.id))
             for page in _claim(
                 self.tx, lane=LANE, route_id=route.id, limit=_room(route.rate_per_second, route.leased_count)
             ).pages
@@ -216,6 +236,9 @@ class Real:
     def _expire(self) -> None:
         _expire(self.tx)
 
+    def _silence(self) -> None:
+        _answer(self.tx)
+
     def _stop(self) -> None:
         digest = address_hash(Channel.SMS, ANNA).digest
         suppress(
@@ -229,10 +252,9 @@ class Real:
         )
 
     def _resume(self) -> None:
-        names = rows(self.session, "SELECT name FROM route WHERE id = %(id)s", id=self.house.route_id)
-        resume(
-            self.session, tenant_id=self.house.tenant_id, scope=Scope(route=names[0].name), actor="ann", reason="", now=self.now
-        )
+        for route in self.routes:
+            scope = Scope(route=route.name)
+            resume(self.session, tenant_id=self.house.tenant_id, scope=scope, actor="ann", reason="", now=self.now)
 
     # What the books say, in the model's words.
 
@@ -268,6 +290,8 @@ class Real:
         for a in attempts:
             check = second(a.next_check_at)
             found[f"attempt {self.names[a.id]}"] = (a.state, a.taken, a.error_class, check, a.not_found_count, a.check_count)
+            route = next(n for n, route in enumerate(self.routes) if route.id == a.route_id)
+            found[f"made {self.names[a.id]}"] = (route, a.allowed_by, second(a.unheard_at))
         for o in outbox:
             found[f"outbox {self.names[o.attempt_id]}"] = (second(o.due_at), second(o.leased_until), o.lost_lease_count)
         for r in reviews:
@@ -278,6 +302,8 @@ class Real:
                 None if slot is None else (second(datetime.fromisoformat(slot["until"])), self.names[UUID(slot["attempt_id"])])
             )
             found["mark"] = second(g.suppressed_at)
+            if told := g.slots.get("contacted"):
+                found["contacted"] = sorted(second(datetime.fromisoformat(each["at"])) or 0 for each in told)
         return found
 
     def audit(self) -> list[Breach]:
@@ -302,6 +328,7 @@ def standing(model: Model) -> dict[str, object]:
     }
     for a in model.attempts:
         found[f"attempt {a.name}"] = (a.state, a.taken, a.error, a.check, a.missing, a.checks)
+        found[f"made {a.name}"] = (a.route, a.allowed, a.unheard)
     for a, row in model.rows.items():
         until = row.until if row.lease is not None else None
         found[f"outbox {a.name}"] = (None if row.due == NEVER else row.due, until, row.lost)
@@ -309,6 +336,8 @@ def standing(model: Model) -> dict[str, object]:
         found[f"review {a.name}"] = cause
     found["slot"] = None if model.slot is None else (model.slot[1], model.slot[2].name)
     found["mark"] = model.mark
+    if model.contacted:
+        found["contacted"] = sorted(a.prepared_at or 0 for _, a in model.contacted)
     return found
 
 
