@@ -24,7 +24,7 @@ LATER = WAITS.index(700)
 # How an intent came to have two attempts that were both handed off.
 PASTS: Final[Mapping[str, tuple[Rules, tuple[Step, ...]]]] = {
     "refused, then tried again": (
-        Rules("review", "review", asks=False),
+        Rules("review", "review", asks=False, waited="resend"),
         (Step("write", 0, TRANSIENT), Step("answer", 0, 0), Step("wait", LATER, 0)),
     ),
     "in doubt, not found twice, then tried again": (
@@ -64,18 +64,25 @@ def end_of(past: str, reports: Choice, beside: Beside | None = None) -> dict[str
         player.hear(name, Report(number, state, error, reason, remote, retry_after))
     if beside is not None:
         assert beside.differences(player.model) == []
-    end = {what: _without_class(what, where) for what, where in standing(player.model).items() if what not in {"slot", "mark"}}
+    end = {
+        what: _without_class(what, where)
+        for what, where in standing(player.model).items()
+        if what not in {"slot", "mark", "contacted"}
+    }
     asked = sorted(str(where) for what, where in end.items() if what.startswith("review"))
     # The question is the intent's; which of two that arrived it hangs on says only which was heard first.
     return {what: where for what, where in end.items() if not what.startswith("review")} | {"asked": asked}
 
 
 def _without_class(what: str, where: object) -> object:
-    """Leave out why: the class of the last report stands, and times follow from it. What it came to is the law."""
+    """Leave out why: the class of the last report stands, and times follow from it. What it came to is the law.
+
+    Left out as well is until when silence is waited for: a word that came first ends it before it begins.
+    """
     assert isinstance(where, tuple | str)
     if what.startswith("intent"):
         return where[0], where[2]
-    return where[:2] if what.startswith("attempt") else where
+    return where[:2] if what.startswith(("attempt", "made")) else where
 
 
 def ends(past: str, choice: Choice) -> Sequence[dict[str, object]]:

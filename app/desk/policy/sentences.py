@@ -49,6 +49,7 @@ REASONS: Final[Mapping[str, str]] = {
     Reason.NOT_FOUND: "We asked the carrier twice, and it does not know this message.",
     Reason.SETTLED: "Nobody heard whether this message reached you, and one of our people settled that it did not.",
     Reason.NOT_HEARD: "We heard nothing more of this message for as long as our rules wait for a word.",
+    Reason.SETTLED: "Nobody told us how it ended, and one of our people noted that it did not reach you.",
     Reason.LOST_LEASES: "Our side failed several times with this message, and a person is looking at it.",
     Reason.ARTIFACT_MISMATCH: "The text was no longer the one that was agreed, so we held it for a person to look at.",
     ErrorClass.PERMANENT_RECIPIENT: "The carrier says that your number cannot be reached.",
