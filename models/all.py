@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models import desk, ledger, people, rules, triggers, work
+from models import cancel, desk, ledger, people, rules, triggers, work
 from models.base import Base
 
-__all__ = ["Base", "desk", "ledger", "people", "rules", "triggers", "work"]
+__all__ = ["Base", "cancel", "desk", "ledger", "people", "rules", "triggers", "work"]

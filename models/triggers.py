@@ -17,6 +17,7 @@ APPEND_ONLY = (
     "recipient",
     "consent",
     "preference",
+    "cancelled",
 )
 IMMUTABLE = ("policy_version", "template_version", "route", "contact")
 

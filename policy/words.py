@@ -139,6 +139,16 @@ class Settlement(StrEnum):
     """Leave it in doubt, for good; what is still heard counts."""
 
 
+class Found(StrEnum):
+    """What a cancellation found of an event on one channel; each is exactly one."""
+
+    CANCELLED = "cancelled"
+    HANDED_OFF = "handed_off"
+    JOINED = "joined"
+    CLOSED = "closed"
+    EXCEPTED = "excepted"
+
+
 class Reason(StrEnum):
     """The published catalogue: every public state's reason is one of these or an error class."""
 

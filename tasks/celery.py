@@ -35,12 +35,13 @@ SCHEDULE: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
     "inlet": ("inlet", 1.0, {}),
     "feed": ("feed", 1.0, {}),
     "poll": ("poll", 1.0, {}),
+    "carrier_cancel": ("carrier_cancel", 1.0, {}),
     "reconcile": ("reconcile", 2.0, {}),
     "heartbeat": ("heartbeat", 2.0, {}),
     "floors": ("floors", 60.0, {}),
 }
 
-TASKS: Final = ("dispatch", "handoff", "poll", "reconcile", "inlet", "feed", "heartbeat")
+TASKS: Final = ("dispatch", "handoff", "poll", "carrier_cancel", "reconcile", "inlet", "feed", "heartbeat")
 
 celery = Celery("daybook", include=[f"tasks.{module}" for module in TASKS])
 celery.conf.update(

@@ -10,7 +10,7 @@ from flask.json.provider import JSONProvider
 from flask_smorest import Api
 
 from web import auth, envelope, problems
-from web.api import events, history, inbound, pauses, reasons, recipients, reconciliation, reviews, suppressions
+from web.api import cancellations, events, history, inbound, pauses, reasons, recipients, reconciliation, reviews, suppressions
 from web.edge import health, metrics, receipts
 from web.edge import inbound as inbound_calls
 from web.edge.docs import make_docs
@@ -60,6 +60,7 @@ def create_app() -> Flask:
     api.spec.components.security_scheme("key", {"type": "http", "scheme": "bearer"})
     for blueprint in (
         events.blueprint,
+        cancellations.blueprint,
         recipients.blueprint,
         suppressions.blueprint,
         history.blueprint,

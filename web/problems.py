@@ -19,6 +19,7 @@ from app.flows.together import Interrupted
 from app.ground.db import CommitUnknown, DatabaseAway, Raced
 from app.ground.errors import DaybookError
 from app.ground.log import log
+from app.ledger.cancellation import KeyReused, NoSuchCancellation
 from app.ledger.feed import UnknownCursor
 from app.ledger.request import Problem
 from app.people.recipients import NoSuchRecipient
@@ -90,6 +91,8 @@ BY_STATUS: Final[Mapping[int, str]] = {
 BY_ERROR: Final[Mapping[type[DaybookError], str]] = {
     NoSuchEvent: "not_found",
     NoSuchReview: "not_found",
+    NoSuchCancellation: "not_found",
+    KeyReused: "key_reused",
     NoSuchRecipient: "not_found",
     NoSuchRoute: "unknown_route",
     NoSuchSuppression: "unknown_suppression",

@@ -231,7 +231,7 @@ def _read_report(remote_id: str, word: str, code: str | None) -> Report | None:
         case AttemptState.UNKNOWN:
             return Report(AttemptState.UNKNOWN, remote_id, error_code=code, reason=Reason.CARRIER_UNSURE)
         case AttemptState.FAILED if word == CANCELED:
-            return Report(AttemptState.FAILED, remote_id, error_code=CANCELED)
+            return Report(AttemptState.FAILED, remote_id, error_code=CANCELED, reason=Reason.CANCELLED)
         case AttemptState.FAILED:
             return Report(AttemptState.FAILED, remote_id, REFUSALS.get(code or "", ErrorClass.UNCLASSIFIED), code)
         case state:  # a code beside success is a warning (30025, 30026)

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from app.ground.db import Raced, rows, run_together
 from app.ground.ids import new_id
 from app.ground.keys import KeyedHash, keyed_hash, same_bytes
+from app.ledger import occasion
 from app.ledger.decide import Wish
 from app.ledger.open import ORDER, Entries, Opening, open_intent
 from app.ledger.reached import Reached, addressee, left_open, reach
@@ -111,9 +112,11 @@ def _read(session: Session, requests: Sequence[NewEvent], *, tenant_id: UUID, so
     are_known = len(gates) == len(requests)
     people = reads_of([addressee(r) for r in requests], left_open(requests), tenant_id=tenant_id)
     params: dict[str, Any] = {"tenant": tenant_id}
-    found = run_together(
+    _, *found = run_together(
         session,
         [
+            # First: what a cancellation closed meanwhile is seen by everything that is read after it.
+            occasion.share(tenant_id, [(r.type, r.subject) for r in requests]),
             (KNOWN_EVENTS, params | {"givens": [r.given_key is not None for r in requests], "keys": [r.key for r in requests]}),
             (TEMPLATES, params | {"names": sorted({r.template_name for r in requests})}),
             (HOLDERS, params | {"keys": sorted({r.business_key for r in requests})}),

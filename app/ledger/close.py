@@ -10,7 +10,8 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import as_json, rows, run_together
+from app.carriers.registry import CARRIERS
+from app.ground.db import Statement, as_json, rows, run_together
 from app.ground.ids import AttemptId
 from app.ledger import state
 from app.ledger.books import Books
@@ -43,6 +44,17 @@ UPDATE attempt SET next_check_at = horizon_at
 WHERE intent_id = ANY(%(ids)s::uuid[]) AND state IN ('submitted', 'unknown') AND next_check_at IS NOT NULL
 """
 
+# The wish to have it dropped is kept with the close: whoever asks the carrier does so after the commit. A
+# `prepared` one has no id to ask by yet.
+ASK_CARRIERS = """
+INSERT INTO carrier_cancel (attempt_id, tenant_id, intent_id, route_id, requested_at, ask_at, ask_count)
+SELECT a.id, a.tenant_id, a.intent_id, a.route_id, %(now)s::timestamptz, %(now)s::timestamptz, 0
+FROM attempt a JOIN route r ON r.id = a.route_id
+WHERE a.intent_id = ANY(%(ids)s::uuid[]) AND a.state IN ('prepared', 'submitted', 'unknown') AND r.carrier = ANY(%(cancelling)s)
+ORDER BY a.id
+ON CONFLICT DO NOTHING
+"""
+CANCELLING = sorted(name for name, adapter in CARRIERS.items() if adapter.capabilities.cancels)
 
 # A question that an outcome has answered is no longer open; that two attempts went out stays one.
 SETTLE_REVIEWS = """
@@ -92,10 +104,19 @@ def close_intents(session: Session, books: Books, closings: Sequence[Closing], *
         closed.closed = set(ending)
     asked = {i: c for i, c in open_ones.items() if i not in ending}
     if asked:
-        new = as_json([{"id": i, "reason": asked[i].reason} for i in sorted(asked)])
-        run_together(session, [(REQUEST_CLOSE, {"new": new, "now": now}), (STOP_CHECKING, {"ids": sorted(asked)})])
+        run_together(session, _requesting(asked, now=now))
         closed.requested = set(asked)
     return closed
+
+
+def _requesting(asked: Mapping[UUID, Closing], *, now: datetime) -> list[Statement]:
+    """Keep closes as requests; what the application took back, the carrier is asked to drop."""
+    new = as_json([{"id": i, "reason": asked[i].reason} for i in sorted(asked)])
+    requesting: list[Statement] = [(REQUEST_CLOSE, {"new": new, "now": now}), (STOP_CHECKING, {"ids": sorted(asked)})]
+    cancelled = sorted(i for i, c in asked.items() if c.state is AttemptState.CANCELLED)
+    if cancelled:
+        requesting.append((ASK_CARRIERS, {"ids": cancelled, "cancelling": CANCELLING, "now": now}))
+    return requesting
 
 
 def end_intents(session: Session, books: Books, reasons: Mapping[UUID, str], *, now: datetime) -> None:

@@ -293,12 +293,14 @@ class Desk:
         intent = self.books.intents[intent_id]
         error_class = last.error_class or ErrorClass.UNCLASSIFIED
         rules, told = self.rules.get(last.attempt.id), last.applied[-1]
+        # A failure may have a reason instead of a class: a person said so, or the carrier dropped it because we asked.
+        ending = told.reason or error_class
         # A person who wants another attempt says so.
         if rules is None or intent.close_requested_at is not None or told.source is Source.OPERATOR:
-            self.endings[intent_id] = told.reason or error_class
+            self.endings[intent_id] = ending
             return
         if not self.further.retry(intent, last, rules):
-            self.endings[intent_id] = error_class
+            self.endings[intent_id] = ending
 
     def resend(self, asked: Mapping[UUID, UUID]) -> None:
         """Try these locked attempts again although nobody knows of them: a person said so (attempt id -> the action's)."""

@@ -35,6 +35,7 @@ WHERE freed.id = ANY(%(ids)s::uuid[]) AND e.expires_at > %(now)s AND k.wrapped_k
   AND NOT EXISTS (SELECT FROM intent own WHERE own.event_id = e.id AND own.channel = j.channel)
   AND NOT EXISTS (SELECT FROM operator_action c
                   WHERE c.tenant_id = e.tenant_id AND c.verb = 'cancel' AND c.subject ->> 'event_id' = e.id::text)
+  AND NOT EXISTS (SELECT FROM cancelled c WHERE c.event_id = e.id AND c.channel = j.channel AND c.found = 'joined')
 ORDER BY e.tenant_id, e.business_key, j.channel, e.accepted_at DESC, e.id DESC
 """
 

@@ -163,7 +163,7 @@ def test_a_cancel_asks_for_the_only_word_there_is() -> None:
     with closing(answering(200, {"sid": "SM1", "status": "canceled"}, seen)) as carrier:
         result = carrier.cancel("SM1")
 
-    assert result == Report(AttemptState.FAILED, "SM1", error_code="canceled")
+    assert result == Report(AttemptState.FAILED, "SM1", error_code="canceled", reason=Reason.CANCELLED)
     assert (seen[0].method, seen[0].content) == ("POST", b"Status=canceled")
 
 

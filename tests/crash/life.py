@@ -12,6 +12,7 @@ import time
 
 from werkzeug.serving import make_server
 
+from app.flows.carrier_cancel import ask_to_cancel
 from app.flows.dispatch import dispatch
 from app.flows.feed import sequence_feed
 from app.flows.floors import lower_floors, raise_sweep_floors
@@ -52,6 +53,7 @@ def turn() -> None:
         for page in dispatch(lane):
             hand_off(page.attempt_ids, route_id=page.route_id, lease=page.lease)
     poll_page()
+    ask_to_cancel()
     put_in_doubt()
     observe_waiting()
     answer_silence()

@@ -314,11 +314,41 @@ def locked(trouble: Trouble) -> Events:
     return {event_id: Fate(number)}
 
 
+def called_off(trouble: Trouble) -> Events:
+    """Begin one that waits and one that the carrier has in its queue, and call off what both are about."""
+    town, subject, waits, left = trouble.town, trouble.subject("called-off"), trouble.number(), trouble.number()
+    town.script({"match": {"to": left}, "then": {"receipts": "lost", "path": [{"status": "queued", "after_ms": 0}]}})
+    not_before = town.sql("SELECT clock_timestamp() + interval '1 hour'")[0][0].isoformat()
+    waiting = town.post(request(waits, subject=subject, not_before=not_before))
+    handed_off = town.post(request(left, subject=subject))
+    trouble.age("SELECT 1 FROM remote_id WHERE event_id = %s", handed_off)
+    cancellation = {"type": "class.opening", "subject": subject, "reason": "seat filled"}
+    headers = {"Authorization": f"Bearer {town.api_key}", "Idempotency-Key": subject}
+
+    def cancelled() -> bool:
+        try:
+            url = f"http://127.0.0.1:{town.port}/v1/cancellations"
+            return town.client.post(url, json=cancellation, headers=headers).is_success
+        except httpx.TransportError:
+            keep_alive(town)
+            return False
+
+    eventually(cancelled, seconds=30)
+    return {
+        waiting: Fate(waits, frozenset({"cancelled"}), frozenset({0})),
+        handed_off: Fate(left, frozenset({"failed"})),
+    }
+
+
 Provoke = Callable[[Trouble], Events]
 
 # What an ordinary day does not pass: for each writing call of the label's function, in their order,
 # who provokes it, and at which passing it is certainly that call's turn.
 PROVOKED: Final[Mapping[str, Sequence[tuple[Provoke, int]]]] = {
+    "desk.cancellation._close_page": [(called_off, 1)],
+    "desk.cancellation._cut": [(called_off, 1)],
+    "flows.carrier_cancel._claim": [(called_off, 1)],
+    "flows.carrier_cancel._write": [(called_off, 1)],
     "flows.handoff._with_tokens": [(crowded, 1)],
     "flows.inbound.act": [(answered, 1)],
     "flows.inbound.take_inbound": [(mimicked, 1), (answered, 1)],

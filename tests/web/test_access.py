@@ -24,8 +24,8 @@ def operations_of(app: Flask) -> list[tuple[str, Rule]]:
 
 
 def path_of(rule: Rule, ids: dict[str, UUID | str]) -> str:
-    """Fill a route's parameters in with what belongs to somebody."""
-    _, path = rule.build({name: ids[name] for name in rule.arguments}) or ("", "")
+    """Fill a route's parameters in with what belongs to somebody; of what is not named, with the event's id."""
+    _, path = rule.build({name: ids.get(name, ids["event_id"]) for name in rule.arguments}) or ("", "")
     return path
 
 

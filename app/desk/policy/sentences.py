@@ -47,7 +47,6 @@ REASONS: Final[Mapping[str, str]] = {
     Reason.NO_RECEIPT: "The carrier does not tell us reliably whether messages arrive, and told us nothing about this one.",
     Reason.HORIZON: "We asked the carrier for as long as it can be asked, and heard nothing.",
     Reason.NOT_FOUND: "We asked the carrier twice, and it does not know this message.",
-    Reason.SETTLED: "Nobody heard whether this message reached you, and one of our people settled that it did not.",
     Reason.NOT_HEARD: "We heard nothing more of this message for as long as our rules wait for a word.",
     Reason.SETTLED: "Nobody told us how it ended, and one of our people noted that it did not reach you.",
     Reason.LOST_LEASES: "Our side failed several times with this message, and a person is looking at it.",

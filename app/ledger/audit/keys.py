@@ -80,6 +80,7 @@ WHERE i.closed_at IS NOT NULL AND NOT i.holds_key AND e.expires_at > i.closed_at
                     AND n.id <> i.id AND t.at >= i.closed_at)
   AND NOT EXISTS (SELECT FROM operator_action c
                   WHERE c.tenant_id = j.tenant_id AND c.verb = 'cancel' AND c.subject ->> 'event_id' = j.event_id::text)
+  AND NOT EXISTS (SELECT FROM cancelled c WHERE c.event_id = j.event_id AND c.channel = j.channel AND c.found = 'joined')
 """
 
 UNLIKE_ITS_EVENT = """
