@@ -61,7 +61,7 @@ class Cancelled(Base):
 
     __table_args__ = (
         # Whoever frees a business key asks it who must not get it.
-        Index("ix_cancelled_joined", "event_id", "channel", postgresql_where=text("found = 'joined'")),
+        Index(None, "event_id", "channel"),
         one_of("found", Found),
     )
 

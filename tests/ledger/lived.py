@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 
 from app.carriers.base import Call
 from app.desk.cancel import cancel_event
+from app.desk.cancellation import begin_cancellation, cancel_occasion, occasion_of
 from app.flows.dispatch import dispatch
 from app.flows.feed import sequence_feed
 from app.flows.handoff import hand_off
@@ -82,10 +83,14 @@ def live(engine: Engine) -> Lived:
         }
         again = {"ref": "cancelled", "sms": NUMBERS["cancelled"], "key": "again", **held}
         events["joined"] = make_event(session, house, now=now, **again).event_id
+        off = {"ref": "called_off", "sms": "+12015550134", "subject": "c-3", **held}
+        events["called_off"] = make_event(session, house, now=now, **off).event_id
+        events["joined_off"] = make_event(session, house, now=now, key="again-off", **off).event_id
     carrier = simulated(*RULES, at=now)
     _send(carrier)
     _cancel(house, events["cancelled"])
     _cancel(house, events["close_requested"])
+    _call_off(house, "c-3")
     _hear(house, carrier)
     with committing(engine) as session:
         second = {"ref": "delivered", "sms": NUMBERS["delivered"], "subject": "c-2"}
@@ -102,6 +107,16 @@ def _send(carrier: SimulatorTransport) -> None:
 
 def _cancel(house: House, event_id: UUID) -> None:
     transact(lambda tx: cancel_event(tx.session, tenant_id=house.tenant_id, event_id=event_id, actor="test", now=tx.now))
+
+
+def _call_off(house: House, subject: str) -> None:
+    asked = occasion_of("class.opening", subject)
+    begun = transact(
+        lambda tx: begin_cancellation(
+            tx.session, tenant_id=house.tenant_id, asked=asked, reason="test", actor="test", key=None, now=tx.now
+        )
+    )
+    cancel_occasion(begun)
 
 
 def _hear(house: House, carrier: SimulatorTransport) -> None:

@@ -151,6 +151,37 @@ def test_an_event_that_joined_and_was_forgotten_is_named(lived: Lived, session: 
     assert named(session, "not_promoted") == [{"event_id": str(joined.event_id), "intent_id": str(cancelled.id)}]
 
 
+def test_what_a_cancellation_found_and_is_open_is_named(lived: Lived, session: Session) -> None:
+    intent = intent_of(session, lived, "waiting")
+    plant(session, "UPDATE cancelled SET event_id = %(id)s WHERE found = 'cancelled'", id=intent.event_id)
+
+    assert [row["intent_id"] for row in named(session, "left_open")] == [str(intent.id)]
+
+
+def test_what_left_and_was_not_asked_to_close_is_named(lived: Lived, session: Session) -> None:
+    intent = intent_of(session, lived, "close_requested")
+    plant(session, "UPDATE cancelled SET event_id = %(id)s, found = 'handed_off' WHERE found = 'cancelled'", id=intent.event_id)
+    assert named(session, "left_open") == []
+
+    plant(session, "UPDATE intent SET close_requested_at = NULL WHERE id = %(id)s", id=intent.id)
+
+    assert [row["intent_id"] for row in named(session, "left_open")] == [str(intent.id)]
+
+
+def test_a_joined_event_that_was_called_off_and_followed_is_named(lived: Lived, session: Session) -> None:
+    called_off = intent_of(session, lived, "called_off")
+    plant(session, "UPDATE intent SET event_id = %(id)s WHERE id = %(own)s", id=lived.events["joined_off"], own=called_off.id)
+
+    assert [row["intent_id"] for row in named(session, "followed")] == [str(called_off.id)]
+
+
+def test_a_cancellation_that_does_not_add_up_is_named(lived: Lived, session: Session) -> None:
+    assert lived.events["called_off"]
+    plant(session, "UPDATE cancellation SET cancelled_count = cancelled_count + 1")
+
+    assert len(named(session, "miscounted")) == 1
+
+
 def test_an_event_that_was_cancelled_while_it_waited_is_not_missed(lived: Lived, session: Session) -> None:
     joined = intent_of(session, lived, "joined")
     plant(session, "UPDATE transition SET at = at - interval '1 day' WHERE intent_id = %(id)s", id=joined.id)

@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from app.ground.db import begin, engine, rows
-from app.ledger.audit import explained, handoffs, history, keys, states, work
+from app.ledger.audit import cancellations, explained, handoffs, history, keys, states, work
 from app.ledger.audit.check import Breach, Check, Scope, run
 from app.ledger.audit.consents import find_after_withdrawal
 from app.ledger.audit.explained import find_rewritten, find_unfaithful
@@ -25,6 +25,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *work.CHECKS,
     *explained.CHECKS,
     *history.CHECKS,
+    *cancellations.CHECKS,
 )
 
 MARK: Final = "SELECT at FROM heartbeat WHERE name = 'audit'"

@@ -70,7 +70,7 @@ def create_cancelled() -> None:
         ),
         sa.PrimaryKeyConstraint("cancellation_id", "event_id", "channel", name=op.f("pk_cancelled")),
     )
-    op.create_index("ix_cancelled_joined", "cancelled", ["event_id", "channel"], postgresql_where=sa.text("found = 'joined'"))
+    op.create_index(op.f("ix_cancelled_event_id_channel"), "cancelled", ["event_id", "channel"])
 
 
 def create_carrier_cancel() -> None:
