@@ -38,6 +38,8 @@ class Capabilities:
     horizon_for: timedelta
     confirms_opt_out: bool = False
     """Whether it usually answers a STOP by itself; a route may say otherwise."""
+    shortest_validity: timedelta = timedelta(0)
+    """The least that the carrier can be told to go on trying for; what has less time left is not handed off."""
 
 
 @dataclass(frozen=True, slots=True)

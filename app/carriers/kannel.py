@@ -106,6 +106,7 @@ class Kannel(HttpCarrier):
         validity_period=True,
         settling_for=timedelta(0),  # nobody can ask
         horizon_for=timedelta(hours=24),
+        shortest_validity=timedelta(minutes=1),
     )
     # An empty body is what Kannel texts nobody for where its sms-service says `omit-empty = true`.
     silence = Silence("text/plain", b"")
@@ -139,7 +140,9 @@ class Kannel(HttpCarrier):
             "X-Kannel-To": submission.address,
             # Without coding 2 Kannel turns every character outside GSM-7 into "?" and says nothing.
             "X-Kannel-Coding": "2" if segments.encoding is Encoding.UCS_2 else "0",
-            "X-Kannel-Validity": str(max(1, minutes)),  # 0 would have run out on arrival
+            # Rounded down, so that it ends before the event does. 0 would have run out on arrival; prepare hands nothing
+            # off that has less than a minute.
+            "X-Kannel-Validity": str(max(1, minutes)),
             "X-Kannel-DLR-URL": self._dlr_url(submission.attempt_key),
         }
         return self.client.build_request("POST", self.url, headers=headers, content=submission.body.encode())

@@ -104,6 +104,7 @@ class Twilio(HttpCarrier):
         settling_for=timedelta(minutes=10),
         horizon_for=timedelta(hours=24),
         confirms_opt_out=True,  # by default for long codes; a toll-free network does it always
+        shortest_validity=timedelta(seconds=1),
     )
     # Whatever else stands in the answer is sent back as a text.
     silence = Silence("text/xml", b"<Response/>")
@@ -125,6 +126,7 @@ class Twilio(HttpCarrier):
             **({"MessagingServiceSid": service} if service else {"From": self.route.sender}),
             "Body": submission.body,
             "StatusCallback": callback + REPEAT,
+            # Rounded down, so that it ends before the event does; never 0, of which prepare takes care.
             "ValidityPeriod": str(min(max(1, seconds), LONGEST_VALIDITY_SECONDS)),
         }
         return self.client.build_request("POST", f"{self.messages_url}.json", data=form)

@@ -17,6 +17,7 @@ from app.ground.ids import AttemptId, IntentId, Lease
 from app.ground.keys import keyed_hash, lasting_hash, same_bytes
 from app.ledger import state
 from app.ledger.books import Books, books_of, locks_of
+from app.ledger.close import Closing, close_intents
 from app.ledger.decide import REPLY, remember, slot_of
 from app.ledger.policies import InForce, read_policies
 from app.ledger.review import park
@@ -106,12 +107,14 @@ class Prepared:
     handoffs: list[Handoff] = field(default_factory=list)
     put_back: dict[UUID, Reason] = field(default_factory=dict)
     parked: set[UUID] = field(default_factory=set)
+    closed: set[UUID] = field(default_factory=set)
+    """Attempts with less time left than the carrier can be told."""
 
 
 def prepare(
     session: Session, attempt_ids: Sequence[AttemptId], *, lease: Lease, handoff_for: timedelta, boottime: float, now: datetime
 ) -> Prepared:
-    """Admit leased attempts, put the held ones back, park those that cannot be rendered.
+    """Admit leased attempts, put the held ones back, park those that cannot be rendered, close those that are too late.
 
     `boottime` was read before `now`: a deadline counted from it never lies later than one counted from `now`.
     """
@@ -180,6 +183,10 @@ class _Page:
         gate_key = (intent.tenant_id, bytes(intent.gate_hash))
         if held := self._held(attempt, intent, facts):
             self.result.put_back[attempt_id] = held
+            return
+        if intent.expires_at - self.now < self.routes[attempt.route_id].capabilities.shortest_validity:
+            # The carrier could not be told to stop in time, and no later moment would be better.
+            self.result.closed.add(attempt_id)
             return
         match self._admit(intent, facts, gate_key):
             case Held(reason=reason):
@@ -303,6 +310,12 @@ class _Page:
         if self.broken:
             park(session, self.books, self.broken, now=self.now)
             self.result.parked = set(self.broken)
+        if self.result.closed:
+            close_intents(session, self.books, [self._too_late(i) for i in sorted(self.result.closed)], now=self.now)
+
+    def _too_late(self, attempt_id: UUID) -> Closing:
+        intent_id = self.books.attempts[attempt_id].intent_id
+        return Closing(intent_id, AttemptState.EXPIRED, Reason.WOULD_EXPIRE, "dispatch", self.facts[attempt_id].decision_id)
 
     def _taken_slots(self) -> Statement:
         """Write the slots that this page took, one update per gate."""

@@ -23,7 +23,7 @@ from models.ledger import Decision as DecisionRow
 from policy.decide import Decision
 from policy.rates import Rate
 from policy.replay import same
-from policy.states import PublicState
+from policy.states import AttemptState, PublicState
 from policy.words import Category, Channel, NumberType, Reason, Verdict
 
 FACTS = """
@@ -74,7 +74,7 @@ def redecide(session: Session, books: Books, attempt_ids: Sequence[UUID], *, now
     facts = {row.attempt_id: row for row in found}
     around = surroundings_of(session, results)
     accepted = _accepted(session, around, intents)
-    decided = {i: decide_wish(_wish(books, i, facts[i], accepted), around, now=now) for i in attempt_ids}
+    decided = {i: decide_wish(_wish(books, i, facts[i], accepted, around), around, now=now) for i in attempt_ids}
     held = _keep(session, books, facts, decided, now=now)
     _defer(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.DEFER}, held, now=now)
     _close(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.SUPPRESS}, held, now=now)
@@ -111,7 +111,7 @@ def _accepted(session: Session, around: Surroundings, intents: Sequence[Any]) ->
     return {row.intent_id: row.evidence for row in rows(session, ACCEPTED, ids=sorted(ids))} if ids else {}
 
 
-def _wish(books: Books, attempt_id: UUID, facts: Any, accepted: Mapping[UUID, Any]) -> Wish:  # noqa: ANN401 - a row of FACTS
+def _wish(books: Books, attempt_id: UUID, facts: Any, accepted: Mapping[UUID, Any], around: Surroundings) -> Wish:  # noqa: ANN401 - a row of FACTS
     attempt = books.attempts[attempt_id]
     intent = books.intents[attempt.intent_id]
     return Wish(
@@ -124,7 +124,7 @@ def _wish(books: Books, attempt_id: UUID, facts: Any, accepted: Mapping[UUID, An
         number_zones=tuple(facts.zones),
         declared_zone=intent.declared_zone,
         accepted_at=intent.accepted_at,
-        expires_at=intent.expires_at,
+        expires_at=_ends_at(books, intent, around),
         not_before=facts.not_before,
         segment_count=attempt.segment_count,
         number_type=NumberType(facts.number_type) if facts.number_type else None,
@@ -134,6 +134,19 @@ def _wish(books: Books, attempt_id: UUID, facts: Any, accepted: Mapping[UUID, An
         accepted_on=accepted.get(intent.id),
         confirms=facts.evidence["facts"].get("confirms"),
     )
+
+
+def _ends_at(books: Books, intent: Any, around: Surroundings) -> datetime:  # noqa: ANN401 - a locked row
+    """Say when it is too late for an intent: what is tried again after a failure also has the retry window's end.
+
+    What follows an attempt in doubt does so by a rule or a person who knew what time it was.
+    """
+    *before, _ = books.attempts_of(intent.id)
+    policy = around.policies.get(intent.tenant_id)
+    rules = policy.document.categories.get(Category(intent.category)) if policy else None
+    if not before or before[-1].state != AttemptState.FAILED or rules is None:
+        return intent.expires_at  # type: ignore[no-any-return]  # a row's timestamp
+    return min(intent.expires_at, intent.accepted_at + rules.retry.window)  # type: ignore[no-any-return]  # and another
 
 
 def _keep(

@@ -34,6 +34,7 @@ WEIGHTS: Final = {
     "long": 1,
     "accept": 4,
     "cancel": 2,
+    "fill": 0.7,
     "dispatch": 8,
     "prepare": 8,
     "write": 7,
@@ -67,6 +68,8 @@ FLOWS: Final[Mapping[tuple[str, ...], float]] = {
     ("dispatch", "stop", "prepare", "write"): 0.5,
     ("dispatch", "cancel", "prepare", "write"): 0.7,
     ("dispatch", "prepare", "cancel", "write", "answer"): 0.7,
+    ("dispatch", "fill", "prepare", "write"): 0.5,
+    ("dispatch", "prepare", "accept", "fill", "write", "answer"): 0.7,
     ("wait", "dispatch", "dispatch"): 2,
     **{(verb,): weight for verb, weight in WEIGHTS.items()},
 }
@@ -226,6 +229,10 @@ class Player:
         number = pick % len(self.model.events) if self.model.events else -1
         if number >= 0 and self._both("cancel", number):
             self.model.cancel(number)
+
+    def _fill(self, pick: int, _: int) -> None:
+        if self._both("fill", pick % 2):
+            self.model.fill(pick % 2)
 
     def _dispatch(self, _: int, __: int) -> None:
         if self.crash:

@@ -21,6 +21,8 @@ DEADLINE: Final = 15
 ANSWER_WITHIN: Final = 10
 HORIZON: Final = 3600
 SETTLING: Final = 600
+SHORTEST: Final = 60
+"""The least validity that the carrier which cannot be asked (Kannel) takes."""
 FIRST_CHECK: Final = 15
 LONGEST_CHECK: Final = 1800
 CLAIMED_FOR: Final = 60
@@ -171,6 +173,8 @@ class Row:
     seen: int | None = None
     """The gate's mark that the decision in force saw."""
     decided: int = 0
+    ends: int = NEVER
+    """Until when the decision in force holds."""
 
 
 class Model:
@@ -232,7 +236,8 @@ class Model:
         """Ask what refuses first, what waits afterwards; what waits past the end is closed now."""
         if self.mark is not None:
             return "suppressed", "opted_out", 0
-        if intent.event.expires <= self.now:
+        ends = self._ends(intent)
+        if ends <= self.now:
             return "expired", "expired", 0
         reason, at = None, self.now
         if self.slot is not None and self.slot[0] != intent.event.key and self.slot[1] > self.now:
@@ -242,12 +247,17 @@ class Model:
             reason, at = "frequency_cap", free
         if reason is None:
             return "allowed", None, self.now
-        return ("expired", "would_expire", 0) if at >= intent.event.expires else ("deferred", reason, at)
+        return ("expired", "would_expire", 0) if at >= ends else ("deferred", reason, at)
 
     def _free_at(self, key: int) -> int:
         limit, window = CAP
         counted = sorted(a.prepared_at or 0 for k, a in self.contacted if k != key)
         return counted[-limit] + window if self.rules.capped and len(counted) >= limit else 0
+
+    def _ends(self, intent: Intent) -> int:
+        """Say when it is too late: what is tried again after a failure also has the retry window's end."""
+        again = len(intent.attempts) > 1 and intent.attempts[-2].state == "failed"
+        return min(intent.event.expires, intent.event.accepted + RETRY_WINDOW) if again else intent.event.expires
 
     def cancel(self, number: int) -> None:
         """Cancel an event: before the handoff for good, after it as a request."""
@@ -255,6 +265,13 @@ class Model:
         event.cancelled = True
         if event.intent is not None and not event.intent.closed and not event.intent.asked:
             self._close([(event.intent, "cancelled", "cancelled")])
+
+    def fill(self, key: int) -> None:
+        """Call an occasion off: what is open is closed, or asked to; what waits to get its key never does."""
+        ours = [e for e in self.events if e.key == key]
+        for event in ours:
+            event.cancelled = event.cancelled or event.intent is None
+        self._close([(e.intent, "cancelled", "cancelled") for e in ours if e.intent is not None and not e.intent.closed])
 
     def expire(self) -> None:
         """Close what ran out of time and nobody has under a lease."""
@@ -333,7 +350,7 @@ class Model:
                 row.due, row.lease, row.until = at, None, 0
                 a.intent.state, a.intent.reason = state, reason
             elif state == "allowed":
-                row.lost = lost
+                row.lost, row.ends = lost, self._ends(a.intent)
                 (alone if lost >= 2 else together).append(a)
             else:
                 closing.append((a.intent, state, reason or ""))
@@ -354,6 +371,7 @@ class Model:
     def prepare(self, lease: int, names: Iterable[Name]) -> list[Name]:
         """Admit what this lease still holds; all else goes back to be decided again. Say who may call."""
         admitted = []
+        late: list[tuple[Intent, str, str]] = []
         for a in sorted(map(self.attempt, names), key=lambda a: a.number):
             row = self.rows.get(a)
             if row is None or row.lease != lease or row.until <= self.now:
@@ -361,8 +379,12 @@ class Model:
             if self._is_held(a, row):
                 row.due, row.lease, row.until, row.lost = self.now, None, 0, 0
                 continue
+            if not self.rules.asks and a.intent.event.expires - self.now < SHORTEST:
+                late.append((a.intent, "expired", "would_expire"))
+                continue
             self._begin(a)
             admitted.append(a.name)
+        self._close(late)
         return admitted
 
     def _is_held(self, attempt: Attempt, row: Row) -> bool:
@@ -370,7 +392,7 @@ class Model:
         cooling = slot is not None and slot[0] != event.key and slot[1] > self.now
         stopped = attempt.route in self.stopped
         uncounted = self.rules.capped and any(k != event.key and (a.prepared_at or 0) > row.decided for k, a in self.contacted)
-        return event.expires <= self.now or stopped or self.mark != row.seen or cooling or uncounted
+        return min(event.expires, row.ends) <= self.now or stopped or self.mark != row.seen or cooling or uncounted
 
     def _begin(self, a: Attempt) -> None:
         key = a.intent.event.key
@@ -378,9 +400,9 @@ class Model:
         if self.slot is not None and self.slot[0] == key:
             until = max(until, self.slot[1])
         self.slot = (key, until, a)
-        del self.rows[a]
+        ends = min(self.rows.pop(a).ends, a.intent.event.expires)
         a.state, a.prepared_at, a.prepared = "prepared", self.now, a.prepared + 1
-        a.deadline = min(self.now + DEADLINE, a.intent.event.expires)
+        a.deadline = min(self.now + DEADLINE, ends)
         a.check, a.horizon = self.now + DEADLINE + ANSWER_WITHIN, self.now + HORIZON
         if self.rules.capped:
             kept = [(k, o) for k, o in self.contacted if k != key and (o.prepared_at or 0) > self.now - CAP[1]]

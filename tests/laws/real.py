@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from app.desk.cancel import cancel_event
+from app.desk.cancellation import begin_cancellation, occasion_of
 from app.desk.pause import Scope, resume
 from app.flows.dispatch import DUE_ROUTES, _claim, _room
 from app.flows.poll import Answer, _reschedule
@@ -23,6 +24,7 @@ from app.flows.reconcile.horizons import REACHED, _stop_asking
 from app.flows.reconcile.unheard import _answer
 from app.ground.db import Tx, rows, run_together
 from app.ground.ids import AttemptId, Lease, new_id
+from app.ledger import cancellation
 from app.ledger.audit import Breach, audit
 from app.ledger.notfound import count_not_found
 from app.ledger.observe import Told, observe
@@ -155,6 +157,13 @@ class Real:
 
     def _cancel(self, number: int) -> None:
         cancel_event(self.session, tenant_id=self.house.tenant_id, event_id=self.events[number], actor="ann", now=self.now)
+
+    def _fill(self, key: int) -> None:
+        tenant_id, asked = self.house.tenant_id, occasion_of("class.opening", f"c-{key}")
+        begun = begin_cancellation(self.session, tenant_id=tenant_id, asked=asked, reason="", actor="ann", key=None, now=self.now)
+        cancellation.cut(
+            self.session, cancellation.get(self.session, tenant_id=tenant_id, cancellation_id=begun.id), now=self.now
+        )
 
     def _dispatch(self, expected: Sequence[tuple[int, tuple[Name, ...]]] | None) -> None:
         found = rows(self.session, DUE_ROUTES, lane=LANE, now=self.now, lease_end=self.now + LEASE_FOR)

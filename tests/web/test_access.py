@@ -45,7 +45,9 @@ def test_no_operation_answers_without_a_key(web_app: Flask, api: Api) -> None:
     event_id = UUID(api.accepted()["event_id"])
 
     answers = [
-        api.client.open(path_of(rule, {"event_id": event_id, "ref": REF}), method=method, json={"reason": "x"})
+        api.client.open(
+            path_of(rule, {"event_id": event_id, "cancellation_id": event_id, "ref": REF}), method=method, json={"reason": "x"}
+        )
         for method, rule in keyed(web_app)
     ]
 
@@ -59,11 +61,17 @@ def test_no_operation_shows_anything_of_another_tenant(web_app: Flask, api: Api,
     ours = api.accepted()
     api.post("/v1/pauses", {"reason": "ours alone"})
     api.put(f"/v1/recipients/{REF}", {"locale": "fr-CA", "time_zone": "America/Toronto"})
+    called_off = body_of(api.post("/v1/cancellations", {"type": "class.opening", "subject": "c-1", "reason": "ours alone"}))
 
-    def ask_all(event_id: UUID, ref: str) -> list[tuple[int, object]]:
+    def ask_all(event_id: UUID, cancellation_id: UUID, ref: str) -> list[tuple[int, object]]:
         key = {"Authorization": f"Bearer {other.key}"}
         answers = [
-            other.client.open(path_of(rule, {"event_id": event_id, "ref": ref}), method=method, json={"reason": "x"}, headers=key)
+            other.client.open(
+                path_of(rule, {"event_id": event_id, "cancellation_id": cancellation_id, "ref": ref}),
+                method=method,
+                json={"reason": "x"},
+                headers=key,
+            )
             for method, rule in keyed(web_app)
             if rule.rule != "/v1/pauses" or method == "GET"
         ]
@@ -71,7 +79,7 @@ def test_no_operation_shows_anything_of_another_tenant(web_app: Flask, api: Api,
         assert not [t for t in told if ours["intents"][0]["intent_id"] in t or "ours alone" in t or "c-1" in t or "Toronto" in t]
         return [(a.status_code, a.is_json and body_of(a).get("code")) for a in answers]
 
-    assert ask_all(UUID(ours["event_id"]), REF) == ask_all(new_id(), "nobody")
+    assert ask_all(UUID(ours["event_id"]), UUID(called_off["id"]), REF) == ask_all(new_id(), new_id(), "nobody")
 
 
 @pytest.mark.parametrize(
