@@ -236,7 +236,7 @@ class Model:
         """Ask what refuses first, what waits afterwards; what waits past the end is closed now."""
         if self.mark is not None:
             return "suppressed", "opted_out", 0
-        ends = self._ends(intent)
+        ends = self._too_late_at(intent)
         if ends <= self.now:
             return "expired", "expired", 0
         reason, at = None, self.now
@@ -254,7 +254,7 @@ class Model:
         counted = sorted(a.prepared_at or 0 for k, a in self.contacted if k != key)
         return counted[-limit] + window if self.rules.capped and len(counted) >= limit else 0
 
-    def _ends(self, intent: Intent) -> int:
+    def _too_late_at(self, intent: Intent) -> int:
         """Say when it is too late: what is tried again after a failure also has the retry window's end."""
         again = len(intent.attempts) > 1 and intent.attempts[-2].state == "failed"
         return min(intent.event.expires, intent.event.accepted + RETRY_WINDOW) if again else intent.event.expires
@@ -350,7 +350,7 @@ class Model:
                 row.due, row.lease, row.until = at, None, 0
                 a.intent.state, a.intent.reason = state, reason
             elif state == "allowed":
-                row.lost, row.ends = lost, self._ends(a.intent)
+                row.lost, row.ends = lost, self._too_late_at(a.intent)
                 (alone if lost >= 2 else together).append(a)
             else:
                 closing.append((a.intent, state, reason or ""))
