@@ -1,4 +1,4 @@
-"""`daybook pause`: put the brake on a tenant, a route, a lane or a category."""
+"""`daybook pause`: put the brake on a tenant, a route, a lane, a category or a country."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def scoped(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--route", help="Only this route, by its name."),
         click.option("--lane", type=click.Choice([lane.value for lane in Lane]), help="Only this lane."),
         click.option("--category", type=click.Choice([category.value for category in Category]), help="Only this category."),
+        click.option("--country", help="Only numbers of this country, by its two capital letters."),
         click.option("--reason", required=True, help="Why; it is kept, and shown to whoever asks what holds a text."),
     )
     for option in reversed(options):
@@ -34,15 +35,15 @@ def scoped(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @scoped
-def pause(*, tenant: str, route: str | None, lane: str | None, category: str | None, reason: str) -> None:
+def pause(*, tenant: str, reason: str, **scope: str | None) -> None:
     """Hold what was not prepared yet. What was goes on, and nothing that was handed off is recalled.
 
-    Without --route, --lane and --category everything of the tenant is held.
+    Without --route, --lane, --category and --country everything of the tenant is held.
     """
-    scope = Scope(route, lane, category)
+    asked = Scope(**scope)
     with books():
-        held = transact(lambda tx: _pause(tx, tenant, scope, reason))
-    click.echo(f"paused {in_short(tenant, scope)}; `daybook resume` with the same options lets go")
+        held = transact(lambda tx: _pause(tx, tenant, asked, reason))
+    click.echo(f"paused {in_short(tenant, asked)}; `daybook resume` with the same options lets go")
     show(held)
 
 
@@ -54,7 +55,7 @@ def _pause(tx: Tx, tenant: str, scope: Scope, reason: str) -> list[Any]:
 
 def in_short(tenant: str, scope: Scope) -> str:
     """Say what a scope holds."""
-    named = (("route", scope.route), ("lane", scope.lane), ("category", scope.category))
+    named = (("route", scope.route), ("lane", scope.lane), ("category", scope.category), ("country", scope.country))
     parts = [f"{kind} {name}" for kind, name in named if name is not None]
     return f"{', '.join(parts) or 'everything'} of tenant {tenant}"
 

@@ -18,17 +18,15 @@ from cli.pause import in_short, scoped, show
 @click.command()
 @scoped
 @click.pass_context
-def resume(
-    context: click.Context, *, tenant: str, route: str | None, lane: str | None, category: str | None, reason: str
-) -> None:
+def resume(context: click.Context, /, *, tenant: str, reason: str, **scope: str | None) -> None:
     """End the pauses of exactly this scope; others that hold the same traffic go on holding it.
 
     Exits with 1 when there was none of exactly this scope.
     """
-    scope = Scope(route, lane, category)
+    asked = Scope(**scope)
     with books():
-        ended, held = transact(lambda tx: _resume(tx, tenant, scope, reason))
-    said = f"resumed {in_short(tenant, scope)}" if ended else f"no pause of exactly this scope: {in_short(tenant, scope)}"
+        ended, held = transact(lambda tx: _resume(tx, tenant, asked, reason))
+    said = f"resumed {in_short(tenant, asked)}" if ended else f"no pause of exactly this scope: {in_short(tenant, asked)}"
     click.echo(f"{said}; pauses ended: {ended}")
     show(held)
     context.exit(0 if ended else 1)

@@ -89,7 +89,7 @@ class Route(Base):
 
 
 class Pause(Base):
-    """A brake: on a route, a lane, a category or the whole tenant, with its cause."""
+    """A brake: on a route, a lane, a category, a country or the whole tenant, with its cause."""
 
     __tablename__ = "pause"
 
@@ -103,6 +103,7 @@ class Pause(Base):
     started_at: Mapped[datetime]
     ended_by: Mapped[str | None]
     ended_at: Mapped[datetime | None]
+    country: Mapped[str | None]
 
     __table_args__ = (
         Index("ix_pause_running", "tenant_id", postgresql_where=text("ended_at IS NULL")),
@@ -112,6 +113,13 @@ class Pause(Base):
             "route_id",
             unique=True,
             postgresql_where=text("ended_at IS NULL AND cause = 'auth_config'"),
+        ),
+        Index(
+            "uq_pause_tripped_breaker",
+            "route_id",
+            "country",
+            unique=True,
+            postgresql_where=text("ended_at IS NULL AND cause = 'spend_breaker'"),
         ),
         one_of("lane", Lane),
         one_of("category", Category),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -150,6 +151,23 @@ class Gate(Base):
     suppressed_at: Mapped[datetime | None]
     """The latest suppression; a decision taken before it does not admit."""
     changed_at: Mapped[datetime]
+
+
+class Spend(Base):
+    """What a tenant spent on one route in one country in one hour, where a version caps it."""
+
+    __tablename__ = "spend"
+
+    tenant_id: Mapped[UUID] = mapped_column(primary_key=True)
+    hour: Mapped[datetime] = mapped_column(primary_key=True)
+    """Its beginning, in UTC."""
+    route_id: Mapped[UUID] = mapped_column(primary_key=True)
+    country: Mapped[str] = mapped_column(primary_key=True)
+    currency: Mapped[str] = mapped_column(primary_key=True)
+    amount: Mapped[Decimal]
+    attempt_count: Mapped[int]
+    let_pass: Mapped[Decimal]
+    """So much of it an operator has let pass: the breaker does not count it again."""
 
 
 class Receipt(Base):

@@ -28,6 +28,7 @@ from policy.rules import (
     price,
     route,
     sender,
+    spend,
     suppression,
     window,
 )
@@ -52,6 +53,7 @@ REFUSING: Final[Mapping[str, Ask]] = {
 WAITING: Final[Mapping[str, Ask]] = {
     "cooldown": cooldown.ask,
     "caps": caps.ask,
+    "spend": spend.ask,
     "not_before": not_before.ask,
     "window": window.ask,
 }

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -29,6 +30,7 @@ from policy.countries import CountryRule, read_countries, read_holidays, read_ru
 from policy.limits import Price, read_prices
 from policy.rates import Rate, read_rate
 from policy.reading import Node, Problem
+from policy.spending import read_most
 from policy.words import Category, Channel, NumberType
 
 __all__ = [
@@ -80,6 +82,10 @@ class Document:
     """What a segment costs, where no rule says otherwise."""
     rate: Rate | None = None
     """How fast the tenant sends at most, over all of its routes."""
+    spend_per_day: Decimal | None = None
+    """What the tenant may spend on a day (UTC), in the one currency that the document speaks of."""
+    breaker_per_hour: Decimal | None = None
+    """What may be spent in an hour on one route in one country before it is paused."""
     rules: tuple[CountryRule, ...] = ()
     found: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     """What was looked up before, kept because it is asked for thousands of times a second; see `policy.applicable`."""
@@ -88,6 +94,16 @@ class Document:
     def label(self) -> str:
         """Name the version as the API does: `sample@2026-11-01`."""
         return f"{self.name}@{self.version}"
+
+    @property
+    def currency(self) -> str | None:
+        """Name the currency that the document speaks of; None where it names no price."""
+        return next(iter(currencies_of(self)), None)
+
+    @property
+    def caps_spend(self) -> bool:
+        """Say whether what is spent must be counted."""
+        return self.spend_per_day is not None or self.breaker_per_hour is not None
 
     @property
     def longest_cap(self) -> timedelta | None:
@@ -109,7 +125,7 @@ def parse(raw: Mapping[str, object]) -> Document:
     root = Node(raw)
     fields = root.fields(
         required=("name", "version", "owner", "status", "effective_from", "channels", "countries", "categories"),
-        optional=("reviewer", "effective_until", "number_types", "prices", "rate", "holidays", "rules"),
+        optional=("reviewer", "effective_until", "number_types", "prices", "rate", "spend", "breaker", "holidays", "rules"),
     )
     reviewer, until, types = fields["reviewer"], fields["effective_until"], fields["number_types"]
     allowed, blocked = read_countries(fields["countries"])
@@ -128,6 +144,8 @@ def parse(raw: Mapping[str, object]) -> Document:
         number_types=None if types.is_absent() else frozenset(item.word(NumberType) for item in types.items(some=True)),
         prices=read_prices(fields["prices"]),
         rate=read_rate(fields["rate"]),
+        spend_per_day=read_most(fields["spend"], "per_day"),
+        breaker_per_hour=read_most(fields["breaker"], "per_hour"),
         rules=read_rules(fields["rules"], read_holidays(fields["holidays"])),
         sha256="" if root.problems else _sha256(raw),
     )
@@ -143,13 +161,20 @@ def parse(raw: Mapping[str, object]) -> Document:
 
 def _check_currency(document: Document, node: Node) -> None:
     """Hold a version to one currency, so that what is dear can be said in it; and to some price where it is said."""
-    rules = document.rules
-    prices = [*document.prices.values(), *(rule.price for rule in rules if rule.price is not None)]
-    caps = [*(rule.message_cap for rule in rules), *(rules.message_cap for rules in document.categories.values())]
-    if len({price.currency for price in prices}) > 1:
+    currencies = currencies_of(document)
+    caps = [*(rule.message_cap for rule in document.rules), *(rules.message_cap for rules in document.categories.values())]
+    if len(currencies) > 1:
         node.wrong("names prices in more than one currency")
-    if not prices and any(cap is not None and cap.max_price is not None for cap in caps):
+    if not currencies and any(cap is not None and cap.max_price is not None for cap in caps):
         node.problems.append(Problem("prices", "is missing, and a cap per message names a max_price"))
+    elif not currencies and document.caps_spend:
+        node.problems.append(Problem("prices", "is missing, and without prices nothing is ever spent"))
+
+
+def currencies_of(document: Document) -> frozenset[str]:
+    """Give the currencies in which a document names prices."""
+    rules = (rule.price for rule in document.rules if rule.price is not None)
+    return frozenset(price.currency for price in (*document.prices.values(), *rules))
 
 
 def _sha256(raw: Mapping[str, object]) -> str:

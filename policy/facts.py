@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from policy.categories import Basis
 from policy.findings import Json, rfc3339
+from policy.spending import Spent
 from policy.words import Category, Channel, NumberType
 
 
@@ -135,6 +136,8 @@ class Facts:
     segment_count: int | None = None
     sender_type: str | None = None
     basis: Basis | None = None
+    spent: Spent | None = None
+    """Only where this message would be over the day's cap: else every decision would be news."""
     recipient_version: int | None = None
     confirms: str | None = None
 
@@ -183,4 +186,5 @@ _IF_KNOWN: Final[Sequence[tuple[str, Callable[[Any], Json]]]] = (
     ("consents", _rows),
     ("preferences", _rows),
     ("contacted", _rows),
+    ("spent", Spent.as_evidence),
 )

@@ -69,7 +69,7 @@ def read_price(node: Node) -> Price | None:
     if node.is_absent():
         return None
     fields = node.fields(required=("amount", "currency"))
-    return Price(_amount(fields["amount"]), _currency(fields["currency"]))
+    return Price(read_amount(fields["amount"]), _currency(fields["currency"]))
 
 
 def _currency(node: Node) -> str:
@@ -95,7 +95,7 @@ def read_prices(node: Node) -> dict[tuple[Channel, str], Price]:
     currency = _currency(fields["currency"])
     given = {channel: fields[channel] for channel in Channel if not fields[channel].is_absent()}
     return {
-        (channel, read_country(country)): Price(_amount(amount), currency)
+        (channel, read_country(country)): Price(read_amount(amount), currency)
         for channel, prices in given.items()
         for country, amount in prices.entries()
     }
@@ -111,11 +111,12 @@ def read_message_cap(node: Node) -> MessageCap | None:
         node.wrong("must name max_segments, max_price or both")
     return MessageCap(
         max_segments=None if segments.is_absent() else segments.whole(at_least=1),
-        max_price=None if most.is_absent() else _amount(most),
+        max_price=None if most.is_absent() else read_amount(most),
     )
 
 
-def _amount(node: Node) -> Decimal:
+def read_amount(node: Node) -> Decimal:
+    """Read an amount of money, which is written as a decimal in quotes."""
     if not isinstance(node.value, str) or not _AMOUNT.fullmatch(node.value):
         node.wrong('must be a decimal in quotes such as "0.0079"')
         return Decimal()

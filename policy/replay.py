@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from policy.categories import Basis
@@ -17,6 +18,7 @@ from policy.decide import Decision, decide
 from policy.document import Document
 from policy.facts import Consent, Contacted, Facts, Preference, Suppression, ZoneSource
 from policy.findings import Json
+from policy.spending import Spent
 from policy.words import Category, Channel, NumberType, Reason, Verdict
 
 
@@ -64,7 +66,12 @@ def facts_of(evidence: Mapping[str, Json]) -> Facts:
         basis=Basis(told["basis"]) if "basis" in told else None,
         recipient_version=told.get("recipient_version"),
         confirms=told.get("confirms"),
+        spent=_spent(told["spent"]) if "spent" in told else None,
     )
+
+
+def _spent(told: Mapping[str, str]) -> Spent:
+    return Spent(date.fromisoformat(told["day"]), Decimal(told["amount"]), Decimal(told["price"]))
 
 
 def answers_of(evidence: Mapping[str, Json]) -> list[Answer]:

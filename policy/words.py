@@ -163,6 +163,8 @@ class Reason(StrEnum):
     PAUSED = "paused"
     ROUTE_STOPPED = "route_stopped"
     RATE_LIMITED = "rate_limited"
+    SPEND_CAP = "spend_cap"
+    SPEND_BREAKER = "spend_breaker"
     NO_POLICY = "no_policy"
     LIMITS_UNREACHABLE = "limits_unreachable"
     EARLIER_ATTEMPT = "earlier_attempt"
@@ -212,6 +214,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "set it right at the carrier or make a new route, then resume",
     ),
     Reason.RATE_LIMITED: ("the rate of the route, or of the tenant, is used up for the moment", "wait, or raise the rate"),
+    Reason.SPEND_CAP: ("the tenant has spent what its policy allows for a day (UTC)", "wait, or publish a higher cap"),
+    Reason.SPEND_BREAKER: (
+        "the route has spent what the policy allows for an hour in this country, and is paused there",
+        "see what is being sent, then resume",
+    ),
     Reason.NO_POLICY: ("no policy version is in force", "publish one"),
     Reason.LIMITS_UNREACHABLE: ("the limits could not be read", "see that Redis answers"),
     Reason.EARLIER_ATTEMPT: ("the carrier says that it has an earlier attempt after all", "wait for its outcome"),

@@ -1,4 +1,4 @@
-"""The operator's brake: pause a tenant, a route, a lane or a category, and let go again."""
+"""The operator's brake: pause a tenant, a route, a lane, a category or a country, and let go again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from app.desk.action import record_action
 from app.ground.db import insertion, rows, run_together
 from app.ground.errors import DaybookError
 from app.ground.ids import new_id
+from app.ledger.spend import let_pass
 from models.rules import Pause
 
 ROUTE = "SELECT id FROM route WHERE tenant_id = %(tenant)s AND name = %(name)s"
 
 RUNNING = """
-SELECT p.id, r.name AS route, p.lane, p.category, p.cause, p.started_by, p.started_at
+SELECT p.id, r.name AS route, p.lane, p.category, p.country, p.cause, p.started_by, p.started_at
 FROM pause p LEFT JOIN route r ON r.id = p.route_id
 WHERE p.tenant_id = %(tenant)s AND p.ended_at IS NULL ORDER BY p.started_at
 """
@@ -27,6 +28,7 @@ END = """
 UPDATE pause SET ended_at = %(now)s, ended_by = %(actor)s
 WHERE tenant_id = %(tenant)s AND ended_at IS NULL AND route_id IS NOT DISTINCT FROM %(route)s
   AND lane IS NOT DISTINCT FROM %(lane)s AND category IS NOT DISTINCT FROM %(category)s
+  AND country IS NOT DISTINCT FROM %(country)s
 RETURNING id
 """
 
@@ -45,6 +47,8 @@ class Scope:
     route: str | None = None
     lane: str | None = None
     category: str | None = None
+    country: str | None = None
+    """ISO 3166-1 alpha-2, of the numbers."""
 
 
 def pause(session: Session, *, tenant_id: UUID, scope: Scope, actor: str, reason: str, now: datetime) -> UUID:
@@ -57,6 +61,7 @@ def pause(session: Session, *, tenant_id: UUID, scope: Scope, actor: str, reason
         "route_id": route_id,
         "lane": scope.lane,
         "category": scope.category,
+        "country": scope.country,
         "cause": reason,
         "started_by": actor,
         "started_at": now,
@@ -71,8 +76,11 @@ def pause(session: Session, *, tenant_id: UUID, scope: Scope, actor: str, reason
 def resume(session: Session, *, tenant_id: UUID, scope: Scope, actor: str, reason: str, now: datetime) -> int:
     """Let the brake go on exactly this scope; return how many pauses ended."""
     route_id = _route(session, tenant_id, scope)
-    ended = rows(session, END, tenant=tenant_id, route=route_id, lane=scope.lane, category=scope.category, actor=actor, now=now)
+    exactly = {"lane": scope.lane, "category": scope.category, "country": scope.country}
+    ended = rows(session, END, tenant=tenant_id, route=route_id, **exactly, actor=actor, now=now)
     if ended:
+        if route_id is not None and scope.country is not None:
+            let_pass(session, tenant_id=tenant_id, route_id=route_id, country=scope.country, now=now)
         rows(session, LOWER_FLOORS)  # what was held back lies below the marks of what went on
         record_action(session, tenant_id=tenant_id, actor=actor, verb="resume", subject=_subject(scope), reason=reason, now=now)
     return len(ended)
@@ -97,4 +105,4 @@ def get_route(session: Session, tenant_id: UUID, name: str) -> UUID:
 
 
 def _subject(scope: Scope) -> dict[str, str | None]:
-    return {"route": scope.route, "lane": scope.lane, "category": scope.category}
+    return {"route": scope.route, "lane": scope.lane, "category": scope.category, "country": scope.country}

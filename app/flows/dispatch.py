@@ -41,7 +41,7 @@ WHERE (SELECT o.claimable_at FROM outbox o
        WHERE o.lane = %(lane)s AND o.route_id = r.id AND o.claimable_at <= %(now)s
          AND o.claimable_at >= coalesce(f.floor_at, '-infinity')
        ORDER BY o.claimable_at LIMIT 1) IS NOT NULL
-  AND NOT EXISTS (SELECT FROM pause p WHERE p.ended_at IS NULL AND p.route_id = r.id)
+  AND NOT EXISTS (SELECT FROM pause p WHERE p.ended_at IS NULL AND p.route_id = r.id AND p.country IS NULL)
 ORDER BY r.id
 """
 
@@ -55,8 +55,11 @@ WHERE o.lane = %(lane)s AND o.route_id = %(route)s AND o.claimable_at <= %(now)s
                                  '-infinity')
   AND NOT EXISTS (
       SELECT FROM pause p
-      WHERE p.ended_at IS NULL AND p.tenant_id = o.tenant_id AND p.route_id IS NULL AND coalesce(p.lane, o.lane) = o.lane
-        AND (p.category IS NULL OR p.category = (SELECT i.category FROM intent i WHERE i.id = o.intent_id)))
+      WHERE p.ended_at IS NULL AND p.tenant_id = o.tenant_id
+        AND coalesce(p.route_id, o.route_id) = o.route_id AND coalesce(p.lane, o.lane) = o.lane
+        AND (p.category IS NULL OR p.category = (SELECT i.category FROM intent i WHERE i.id = o.intent_id))
+        AND (p.country IS NULL OR p.country = (SELECT coalesce(c.country, 'ZZ') FROM intent i, contact c
+                 WHERE i.id = o.intent_id AND c.id = i.contact_id)))
 ORDER BY o.claimable_at, o.attempt_id LIMIT %(limit)s
 """
 

@@ -109,6 +109,8 @@ def _noted(now: datetime, began: list[datetime]) -> datetime:
 def _say(prepared: Prepared, *, lease: Lease) -> None:
     for attempt_id, reason in prepared.put_back.items():
         log.info("put_back", attempt_id=str(attempt_id), reason=reason, lease=lease)
+    for tripped_id, country in prepared.tripped:
+        log.error("breaker_tripped", route_id=str(tripped_id), country=country, lease=lease)
     for attempt_id in prepared.parked:
         log.error("parked", attempt_id=str(attempt_id), lease=lease)
 

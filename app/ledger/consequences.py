@@ -165,6 +165,7 @@ class Desk:
                     "route_id": route_id,
                     "lane": None,
                     "category": None,
+                    "country": None,
                     "cause": ErrorClass.AUTH_CONFIG,
                     "started_by": "daybook",
                     "started_at": self.now,

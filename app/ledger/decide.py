@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from policy.facts import Consent, Facts, Preference, ZoneSource
 from policy.gate import Slot
 from policy.limits import Price
 from policy.replay import facts_of
+from policy.spending import Spent, day_of
 from policy.words import Category, Channel, NumberType
 from policy.zones import tzdata_version
 
@@ -49,6 +51,8 @@ class Wish:
     """Of the stored recipient that declared the zone; None where the event did, or nobody."""
     route_id: UUID | None = None
     """The attempt's own route; None at acceptance, which chooses one."""
+    price: Price | None = None
+    """What its attempt is counted at; None at acceptance, or where it was accepted without one."""
     accepted_on: Mapping[str, Any] | None = field(default=None, repr=False)
     """The evidence of the decision at acceptance; None: this is the acceptance."""
     confirms: str | None = None
@@ -119,6 +123,8 @@ def decide_wish(wish: Wish, around: Surroundings, *, now: datetime) -> Decided:
         recipient_version=wish.recipient_version,
         confirms=wish.confirms,
     )
+    if (spent := _spent(wish, around, document, facts, now)) is not None:
+        facts = replace(facts, spent=spent)
     return Decided(
         decision=decide(document, facts, now=now),
         policy=policy,
@@ -126,6 +132,17 @@ def decide_wish(wish: Wish, around: Surroundings, *, now: datetime) -> Decided:
         gate_seen_at=gate.suppressed_at if gate is not None else None,
         price=price_of(document, facts, now) if document is not None else None,
     )
+
+
+def _spent(wish: Wish, around: Surroundings, document: Document | None, facts: Facts, now: datetime) -> Spent | None:
+    """Give what the tenant has spent today where this message would be over its cap."""
+    if document is None or document.spend_per_day is None:
+        return None
+    price = wish.price or price_of(document, facts, now)
+    if price is None:
+        return None
+    amount = around.spent.get((wish.tenant_id, price.currency), Decimal())
+    return Spent(day_of(now), amount, price.amount) if amount + price.amount > document.spend_per_day else None
 
 
 def needs_acceptance(document: Document | None, category: Category) -> bool:

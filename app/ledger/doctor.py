@@ -52,9 +52,12 @@ class _Look:
 HELD: Final = """
 EXISTS (SELECT FROM pause p
         WHERE p.ended_at IS NULL
-          AND (p.route_id = o.route_id
-               OR (p.route_id IS NULL AND p.tenant_id = o.tenant_id AND coalesce(p.lane, o.lane) = o.lane
-                   AND (p.category IS NULL OR p.category = (SELECT i.category FROM intent i WHERE i.id = o.intent_id)))))
+          AND ((p.route_id = o.route_id AND p.country IS NULL)
+               OR (p.tenant_id = o.tenant_id AND coalesce(p.route_id, o.route_id) = o.route_id
+                   AND coalesce(p.lane, o.lane) = o.lane
+                   AND (p.category IS NULL OR p.category = (SELECT i.category FROM intent i WHERE i.id = o.intent_id))
+                   AND (p.country IS NULL OR p.country = (SELECT coalesce(c.country, 'ZZ') FROM intent i, contact c
+                 WHERE i.id = o.intent_id AND c.id = i.contact_id)))))
 """
 
 NO_POLICY = """
@@ -67,10 +70,13 @@ ORDER BY t.name
 """
 
 BRAKES = """
-SELECT concat_ws(', ', 'tenant ' || t.name, 'route ' || r.name, 'lane ' || p.lane, 'category ' || p.category) AS label,
+SELECT concat_ws(', ', 'tenant ' || t.name, 'route ' || r.name, 'lane ' || p.lane, 'category ' || p.category,
+                 'country ' || p.country) AS label,
        (SELECT count(*) FROM outbox o
         WHERE o.tenant_id = p.tenant_id AND coalesce(p.route_id, o.route_id) = o.route_id AND coalesce(p.lane, o.lane) = o.lane
-          AND (p.category IS NULL OR p.category = (SELECT i.category FROM intent i WHERE i.id = o.intent_id))) AS count,
+          AND (p.category IS NULL OR p.category = (SELECT i.category FROM intent i WHERE i.id = o.intent_id))
+          AND (p.country IS NULL OR p.country = (SELECT coalesce(c.country, 'ZZ') FROM intent i, contact c
+                 WHERE i.id = o.intent_id AND c.id = i.contact_id))) AS count,
        p.started_at AS oldest_at, p.started_by, p.cause, %(now)s - p.started_at AS age
 FROM pause p JOIN tenant t ON t.id = p.tenant_id LEFT JOIN route r ON r.id = p.route_id
 WHERE p.ended_at IS NULL AND {which} ORDER BY p.started_at
@@ -188,6 +194,13 @@ LOOKS: Final = (
         BRAKES.format(which="p.cause = 'auth_config' AND p.route_id IS NOT NULL"),
     ),
     _Look(
+        "breaker_tripped",
+        C,
+        "spent more in an hour than the policy allows ({label}); rows held: {count}",
+        "see what is being sent and to whom, then `daybook resume --route NAME --country XX --reason …`",
+        BRAKES.format(which="p.cause = 'spend_breaker' AND p.route_id IS NOT NULL"),
+    ),
+    _Look(
         "beat_silent",
         C,
         "no periodic task has run for a while",
@@ -289,7 +302,7 @@ LOOKS: Final = (
         N,
         "paused ({label}); rows held: {count}",
         "`daybook resume` on the same scope when it is safe",
-        BRAKES.format(which="NOT (p.cause = 'auth_config' AND p.route_id IS NOT NULL)"),
+        BRAKES.format(which="NOT (p.cause IN ('auth_config', 'spend_breaker') AND p.route_id IS NOT NULL)"),
     ),
     _Look(
         "unknown",

@@ -22,6 +22,7 @@ from app.ledger.decide import REPLY, remember, slot_of
 from app.ledger.policies import InForce, read_policies
 from app.ledger.review import park
 from app.ledger.routes import Route, read_routes
+from app.ledger.spend import ELSEWHERE, Item, Spending
 from app.ledger.surroundings import CONTACTED, Surroundings, grouped
 from app.ledger.templates import TemplateKey, Texts, read_templates
 from app.people.vault import open_vault_key
@@ -49,7 +50,7 @@ ORDER BY tenant_id, address_hash FOR UPDATE
 # Read after the locks, so that nothing here is older than what they guard.
 FACTS = """
 SELECT o.attempt_id, o.gate_seen_at, d.evidence -> 'facts' -> 'contacted' AS counted, d.id AS decision_id, d.verdict,
-       d.valid_until, d.policy_version_id, c.sealed_address, k.id AS key_id, k.wrapped_key, e.payload,
+       d.valid_until, d.policy_version_id, c.country, c.sealed_address, k.id AS key_id, k.wrapped_key, e.payload,
        e.tenant_id, e.template_name, e.template_version, e.source
 FROM outbox o
 JOIN decision d ON d.id = o.decision_id
@@ -61,7 +62,7 @@ WHERE o.attempt_id = ANY(%(attempts)s::uuid[])
 """
 
 PAUSES = """
-SELECT tenant_id, route_id, lane, category, cause FROM pause
+SELECT tenant_id, route_id, lane, category, country, cause FROM pause
 WHERE ended_at IS NULL AND tenant_id IN (SELECT tenant_id FROM attempt WHERE id = ANY(%(attempts)s::uuid[]))
 """
 
@@ -109,6 +110,8 @@ class Prepared:
     parked: set[UUID] = field(default_factory=set)
     closed: set[UUID] = field(default_factory=set)
     """Attempts with less time left than the carrier can be told."""
+    tripped: list[tuple[UUID, str]] = field(default_factory=list)
+    """Routes, and the countries in which their breakers stopped them."""
 
 
 def prepare(
@@ -139,6 +142,8 @@ def _lock_and_read(
     ]
     *locked, _, gates, facts, pauses = run_together(session, statements)
     books = books_of(locked)
+    policies = read_policies(session, {f.policy_version_id for f in facts})
+    capped = {f.tenant_id for f in facts if (p := policies.get(f.policy_version_id)) is not None and p.document.caps_spend}
     return _Page(
         asked=frozenset(attempt_ids),
         books=books,
@@ -146,7 +151,8 @@ def _lock_and_read(
         facts={f.attempt_id: f for f in facts},
         around=Surroundings({}, {}, {}, {}, grouped(pauses, lambda p: p.tenant_id)),
         routes=read_routes(session, {a.route_id for a in books.attempts.values() if a.route_id}),
-        policies=read_policies(session, {f.policy_version_id for f in facts}),
+        policies=policies,
+        spending=Spending.under_lock(session, capped, now=now),
         templates=read_templates(session, {(f.tenant_id, f.template_name, f.template_version) for f in facts}),
         lease=lease,
         handoff_for=handoff_for,
@@ -167,6 +173,7 @@ class _Page:
     routes: Mapping[UUID, Route]
     policies: Mapping[UUID, InForce]
     templates: Mapping[TemplateKey, Texts]
+    spending: Spending
     lease: Lease
     handoff_for: timedelta
     boottime: float
@@ -192,9 +199,22 @@ class _Page:
             case Held(reason=reason):
                 self.result.put_back[attempt_id] = reason
             case Admitted(slot=slot):
-                self._begin(attempt, intent, facts, slot)
+                self._pay(attempt, intent, facts, slot)
 
-    def _begin(self, attempt: Any, intent: Any, facts: Any, slot: Slot) -> None:  # noqa: ANN401 - rows
+    def _pay(self, attempt: Any, intent: Any, facts: Any, slot: Slot) -> None:  # noqa: ANN401 - rows
+        """Begin what the tenant may still spend; where no version caps that, nothing is counted."""
+        document = self.policies[facts.policy_version_id].document
+        if attempt.price is None or not document.caps_spend:
+            self._begin(attempt, intent, facts, slot)
+            return
+        item = Item(intent.tenant_id, attempt.route_id, facts.country or ELSEWHERE, attempt.price, attempt.currency)
+        if held := self.spending.held(document, item):
+            self.result.put_back[attempt.id] = held
+        elif self._begin(attempt, intent, facts, slot):
+            self.spending.add(item)
+
+    def _begin(self, attempt: Any, intent: Any, facts: Any, slot: Slot) -> bool:  # noqa: ANN401 - rows
+        """Lay out one handoff; False where its text cannot be rendered."""
         route = self.routes[attempt.route_id]
         attempt_id = attempt.id
         try:
@@ -202,7 +222,7 @@ class _Page:
         except DaybookError:
             # The vault or the template refuses this row; the others go on. The review names it.
             self.broken[attempt_id] = Reason.ARTIFACT_MISMATCH
-            return
+            return False
         slot_for = told_for = timedelta()
         if facts.source != REPLY:
             slot_for, told_for = slot.until - self.now, self._take_slot(attempt_id, intent, facts, slot)
@@ -227,6 +247,7 @@ class _Page:
                 told_for=told_for,
             )
         )
+        return True
 
     def _take_slot(self, attempt_id: UUID, intent: Any, facts: Any, slot: Slot) -> timedelta:  # noqa: ANN401 - rows
         """Take the category's slot on the gate; say for how long the gate remembers this handoff for the caps."""
@@ -247,16 +268,16 @@ class _Page:
         return min(rules.horizon or route.horizon_for, route.horizon_for)
 
     def _held(self, attempt: Any, intent: Any, facts: Any) -> Reason | None:  # noqa: ANN401 - rows
-        outbox = self.books.outbox[attempt.id]
+        outbox, country = self.books.outbox[attempt.id], facts.country or ELSEWHERE
         if attempt.state != AttemptState.QUEUED or intent.closed_at is not None or intent.close_requested_at is not None:
             return Reason.CANCELLED
         if intent.expires_at <= self.now:
             return Reason.EXPIRED
         if facts.verdict != Verdict.ALLOW or (facts.valid_until is not None and facts.valid_until <= self.now):
             return Reason.OUTSIDE_WINDOW
-        if self.around.is_stopped(intent.tenant_id, attempt.route_id):
+        if self.around.is_stopped(intent.tenant_id, attempt.route_id, country=country):
             return Reason.ROUTE_STOPPED
-        if self.around.is_paused(intent.tenant_id, lane=outbox.lane, category=intent.category):
+        if self.around.is_paused(intent.tenant_id, lane=outbox.lane, category=intent.category, country=country):
             return Reason.PAUSED
         return None
 
@@ -304,7 +325,11 @@ class _Page:
         if self.beginnings:
             begun = state.beginning(self.beginnings, lease=self.lease, now=self.now)
             taken = TAKE_OUT, {"ids": sorted(b.id for b in self.beginnings)}
-            state.confirm(run_together(session, [begun, self._taken_slots(), taken])[0], self.beginnings)
+            paid = self.spending.writing()
+            state.confirm(run_together(session, [begun, self._taken_slots(), taken, *paid])[0], self.beginnings)
+        elif self.spending.tripped:
+            run_together(session, self.spending.writing())
+        self.result.tripped = sorted(self.spending.tripped)
         if self.result.put_back:
             rows(session, PUT_BACK, ids=sorted(self.result.put_back), lease=self.lease, now=self.now)
         if self.broken:

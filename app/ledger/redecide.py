@@ -21,6 +21,7 @@ from app.ledger.transition import change_of, recording, waiting_state
 from app.limits import Ask
 from models.ledger import Decision as DecisionRow
 from policy.decide import Decision
+from policy.limits import Price
 from policy.rates import Rate
 from policy.replay import same
 from policy.states import AttemptState, PublicState
@@ -127,6 +128,7 @@ def _wish(books: Books, attempt_id: UUID, facts: Any, accepted: Mapping[UUID, An
         expires_at=_ends_at(books, intent, around),
         not_before=facts.not_before,
         segment_count=attempt.segment_count,
+        price=None if attempt.price is None else Price(attempt.price, attempt.currency),
         number_type=NumberType(facts.number_type) if facts.number_type else None,
         subdivisions=tuple(facts.subdivisions or ()),
         recipient_version=facts.evidence["facts"].get("recipient_version"),  # the zone is that of acceptance

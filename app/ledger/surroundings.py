@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,10 +14,12 @@ from sqlalchemy.orm import Session
 from app.ground.db import Rows, Statement
 from app.ground.errors import DaybookError
 from app.ledger.policies import InForce, read_policies
+from app.ledger.spend import TODAY
 from app.people import consents as people_consents
 from app.people import preferences as people_preferences
 from app.people import suppress as people_suppress
 from policy.facts import Consent, Contacted, Preference, Suppression
+from policy.spending import day_began
 from policy.words import Category
 
 # Rows are immutable: an open end is closed by the start of the version that follows.
@@ -42,7 +45,7 @@ WHERE (tenant_id, address_hash) IN (SELECT * FROM unnest(%(gate_tenants)s::uuid[
 """
 
 PAUSES = """
-SELECT tenant_id, route_id, lane, category, cause FROM pause
+SELECT tenant_id, route_id, lane, category, country, cause FROM pause
 WHERE ended_at IS NULL AND tenant_id = ANY(%(tenants)s::uuid[])
 """
 
@@ -67,6 +70,8 @@ class Surroundings:
     pauses: Mapping[UUID, Sequence[Any]] = field(default_factory=dict)
     consents: Mapping[GateKey, Sequence[Any]] = field(default_factory=dict)
     preferences: Mapping[GateKey, Sequence[Any]] = field(default_factory=dict)
+    spent: Mapping[tuple[UUID, str], Decimal] = field(default_factory=dict)
+    """Today, by tenant and currency, where it is counted."""
 
     def route_for(self, tenant_id: UUID, *, channel: str, country: str | None) -> Any | None:  # noqa: ANN401 - a row of ROUTES
         """Choose the first route by priority that serves this channel and country."""
@@ -118,16 +123,19 @@ class Surroundings:
             if each["business_key"] != business_key
         )
 
-    def is_paused(self, tenant_id: UUID, *, lane: str, category: str) -> bool:
-        """Say whether an operator's brake holds this lane or category of the tenant; routes apart."""
+    def is_paused(self, tenant_id: UUID, *, lane: str, category: str, country: str | None) -> bool:
+        """Say whether an operator's brake holds this lane, category or country of the tenant; routes apart."""
         return any(
-            pause.route_id is None and pause.lane in {None, lane} and pause.category in {None, category}
+            pause.route_id is None
+            and pause.lane in {None, lane}
+            and pause.category in {None, category}
+            and pause.country in {None, country}
             for pause in self.pauses.get(tenant_id, ())
         )
 
-    def is_stopped(self, tenant_id: UUID, route_id: UUID) -> bool:
-        """Say whether the route is stopped."""
-        return any(pause.route_id == route_id for pause in self.pauses.get(tenant_id, ()))
+    def is_stopped(self, tenant_id: UUID, route_id: UUID, *, country: str | None) -> bool:
+        """Say whether the route is stopped, everywhere or in this country."""
+        return any(pause.route_id == route_id and pause.country in {None, country} for pause in self.pauses.get(tenant_id, ()))
 
 
 def statements(tenants: Iterable[UUID], gates: Iterable[GateKey], *, now: datetime) -> list[Statement]:
@@ -139,12 +147,13 @@ def statements(tenants: Iterable[UUID], gates: Iterable[GateKey], *, now: dateti
     # between them is then seen without its mark on the gate, never the mark without it.
     # So it is with consents that are withdrawn, and with preferences.
     people = [(people_suppress.STANDING, gate), (people_consents.STANDING, gate), (people_preferences.STANDING, gate)]
-    return [(POLICIES, tenant), (ROUTES, tenant), (GATES, gate), *people, (PAUSES, tenant)]
+    spent = (TODAY, {"tenants": tenant["tenants"], "day": day_began(now)})
+    return [(POLICIES, tenant), (ROUTES, tenant), (GATES, gate), *people, (PAUSES, tenant), spent]
 
 
 def surroundings_of(session: Session, results: Sequence[Rows]) -> Surroundings:
     """Arrange the rows of `statements`; PoliciesOverlap when two versions are in force."""
-    policies, routes, gates, suppressions, consents, preferences, pauses = results
+    policies, routes, gates, suppressions, consents, preferences, pauses, spent = results
     documents = read_policies(session, [row.id for row in policies])
     in_force: dict[UUID, InForce] = {}
     for row in policies:
@@ -160,6 +169,7 @@ def surroundings_of(session: Session, results: Sequence[Rows]) -> Surroundings:
         preferences=grouped(preferences, gate_of),
         gates={(g.tenant_id, bytes(g.address_hash)): g for g in gates},
         pauses=grouped(pauses, lambda p: p.tenant_id),
+        spent={(row.tenant_id, row.currency): row.amount for row in spent},
     )
 
 

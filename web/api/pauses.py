@@ -17,7 +17,7 @@ from web.describe import Operation, operation
 from web.reading import later, read_body
 from web.schemas.pauses import PausedSchema, PausesSchema, ResumedSchema, ScopeSchema
 
-blueprint = Blueprint("pauses", __name__, description="Hold a route, a lane, a category or everything; let go again.")
+blueprint = Blueprint("pauses", __name__, description="Hold a route, a lane, a category, a country or everything; let go again.")
 
 CODES: Final = ("invalid_field", "unknown_field", "invalid_request", "unknown_route")
 GET: Final = Operation(answers={200: PausesSchema}, scope="operator")
@@ -61,4 +61,4 @@ def _resume(tx: Tx, caller: Caller, asked: Mapping[str, Any]) -> int:
 
 
 def _scope(asked: Mapping[str, Any]) -> Scope:
-    return Scope(route=asked.get("route"), lane=asked.get("lane"), category=asked.get("category"))
+    return Scope(route=asked.get("route"), lane=asked.get("lane"), category=asked.get("category"), country=asked.get("country"))

@@ -19,6 +19,9 @@ class ScopeSchema(Schema):
     route = text(description="a route's name")
     lane = fields.String(allow_none=True, validate=validate.OneOf([*Lane]))
     category = fields.String(allow_none=True, validate=validate.OneOf([*Category]))
+    country = fields.String(
+        allow_none=True, validate=validate.Regexp(r"[A-Z]{2}\Z"), metadata={"description": "of the numbers: two capital letters"}
+    )
     reason = text(required=True, description="why; it is kept")
 
 
@@ -29,6 +32,7 @@ class PauseSchema(AnswerSchema):
     route = fields.String(required=True, allow_none=True)
     lane = fields.String(required=True, allow_none=True)
     category = fields.String(required=True, allow_none=True)
+    country = fields.String(required=True, allow_none=True)
     cause = fields.String(required=True)
     started_by = fields.String(required=True)
     started_at = Instant(required=True)

@@ -16,6 +16,7 @@ from app.ledger.audit.consents import find_after_withdrawal
 from app.ledger.audit.explained import find_rewritten, find_unfaithful
 from app.ledger.audit.gates import find_contacted_too_soon
 from app.ledger.audit.history import find_missing_guards
+from app.ledger.audit.spent import find_miscounted
 from app.ledger.audit.vault import find_damaged, find_personal
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -48,10 +49,13 @@ def audit(session: Session, *, since: datetime | None, full: bool, now: datetime
     """
     scope = Scope(now, None if full else since)
     found = [breach for check in CHECKS if (breach := run(session, check, scope)) is not None]
-    rewritten = find_rewritten(session)
-    unfaithful = find_unfaithful(session, scope)
-    after_withdrawal = find_after_withdrawal(session, scope)
-    found += [breach for breach in (rewritten, unfaithful, after_withdrawal) if breach is not None]
+    apart = (
+        find_rewritten(session),
+        find_unfaithful(session, scope),
+        find_after_withdrawal(session, scope),
+        find_miscounted(session, scope),
+    )
+    found += [breach for breach in apart if breach is not None]
     found += find_contacted_too_soon(session, scope)
     found += find_damaged(session, full=full)
     found += find_personal(session, scope)
