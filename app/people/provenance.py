@@ -20,13 +20,14 @@ from policy.replay import answers_of
 ACTS: Final = """
 SELECT s.id, s.address_hash, s.act, s.channel, s.category, s.everything, s.source, s.cause_id,
        coalesce(s.told_at, s.at) AS at, s.at AS recorded_at, coalesce(s.reason, nullif(d.reason, '')) AS reason,
-       d.id AS action_id, d.actor, o.id AS observation_id, o.attempt_id, o.error_code, s.lifts,
+       d.id AS action_id, d.actor, o.id AS observation_id, o.attempt_id, o.error_code, t.id AS inbound_id, s.lifts,
        l.id AS lifted_by, l.at AS lifted_at, s.act = 'suppress' AND l.id IS NULL AS stands
 FROM suppression s
 LEFT JOIN suppression l ON l.tenant_id = s.tenant_id AND l.address_hash = s.address_hash AND l.act = 'lift'
                        AND s.id = ANY(l.lifts)
 LEFT JOIN operator_action d ON d.id = s.cause_id
 LEFT JOIN observation o ON o.id = s.cause_id
+LEFT JOIN inbound t ON t.id = s.cause_id
 """
 
 OF_ADDRESSES: Final = f"""
@@ -157,7 +158,5 @@ def _act(row: Any, address: str | None) -> Act:  # noqa: ANN401 - a row of ACTS
 
 
 def _cause(row: Any) -> Cause | None:  # noqa: ANN401 - a row of ACTS
-    if row.cause_id is None:
-        return None
-    kind = "action" if row.action_id else "report" if row.observation_id else "inbound"
-    return Cause(kind, row.cause_id, row.attempt_id, row.error_code)
+    kinds = (("action", row.action_id), ("report", row.observation_id), ("inbound", row.inbound_id))
+    return next((Cause(kind, found, row.attempt_id, row.error_code) for kind, found in kinds if found is not None), None)

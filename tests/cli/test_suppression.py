@@ -316,7 +316,8 @@ def deadlock_count(used: Engine) -> int:
     """Ask Postgres how often it broke a circle, once every connection of ours is gone and has told of its own."""
     used.dispose()
     engine().dispose()
-    mine = "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    mine = """SELECT count(*) AS n FROM pg_stat_activity
+              WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"""
     with Session(used) as session:
         eventually(lambda: rows(session, mine)[0].n, until=lambda n: n == 0, seconds=10)
         return int(rows(session, "SELECT deadlocks AS n FROM pg_stat_database WHERE datname = current_database()")[0].n)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from app.ground.db import rows
 from app.ground.ids import new_id
-from app.people.contacts import address_hash
-from app.people.suppress import suppress
+from app.people.suppressions import NewSuppression, Whom, record_suppressions
 from policy.states import AttemptState
 from policy.words import ErrorClass
 from tests.making import ANNA, BEN, clock, committing, hear, make_attempt
 from tests.web.calling import Api, body_of, code_of, make_key, problem_of, production_log
+from tests.web.writing import inbox, write
 
 ONE = "/v1/recipients/m-1"
 OF_ONE = f"{ONE}/suppressions"
@@ -187,23 +188,44 @@ def test_lifting_is_for_operators(api: Api) -> None:
     assert len(searched(reader)) == 1
 
 
-def test_a_stop_that_stood_before_an_order_is_lifted_apart_from_it(api: Api) -> None:
+def test_a_stop_is_told_with_its_text_and_lifted_apart_from_an_order(api: Api) -> None:
+    """START, too, lifts what was texted and leaves the order."""
+    api.put(ONE, {"sms": ANNA})
+    write(api, "stop")
+    (order,) = ordered(api)
+    (stop,) = [act for act in acts(api) if act["source"] == "keyword"]
+
+    write(api, "start")
+
+    told, started = inbox(api)["items"]
+    lift, *_ = acts(api)
+    assert (stop["cause"]["kind"], stop["cause"]["id"], stop["recorded_by"]) == ("inbound", told["id"], "daybook")
+    assert (lift["lifts"], lift["cause"]["id"]) == ([stop["id"]], started["id"])
+    assert [act["id"] for act in acts(api, f"{OF_ONE}?standing=true")] == [order]
+
+
+def test_start_lifts_what_a_list_told_as_well(api: Api) -> None:
+    """They wrote to us that they want our messages: what they wrote to somebody else before is answered by that."""
+    api.put(ONE, {"sms": ANNA})
     with committing(api.engine) as session:
-        suppress(
-            session,
-            tenant_id=api.house.tenant_id,
-            channel="sms",
-            address_hash=address_hash("sms", ANNA).digest,
+        now = clock(session)
+        old = NewSuppression(
+            Whom("sms", "m-1"),
+            None,
+            everything=False,
+            act="suppress",
             source="keyword",
-            cause_id=None,
-            now=clock(session),
+            at=now - timedelta(days=900),
+            reason=None,
         )
-    ordered(api, NUMBERS, sms=ANNA)
-    (stop,) = [act["id"] for act in searched(api) if act["source"] == "keyword"]
+        record_suppressions(session, [old], tenant_id=api.house.tenant_id, cause_id=new_id(), now=now)
+    write(api, "stop")
+    stood = [act["source"] for act in acts(api)]
 
-    api.post(LIFT, {"suppressions": [stop], "reason": "texted by mistake"})
+    write(api, "start")
 
-    assert [act["source"] for act in searched(api, standing=True)] == ["api"]
+    assert stood == ["keyword", "keyword"]
+    assert acts(api, f"{OF_ONE}?standing=true") == []
 
 
 def test_no_log_line_and_no_refusal_names_a_number(api: Api) -> None:
