@@ -21,7 +21,7 @@ REASONS: Final[Mapping[str, str]] = {
     Reason.PAUSED: "One of our operators had stopped messages of this kind for a while.",
     Reason.ROUTE_STOPPED: "Our connection to the carrier was stopped, so we waited for it.",
     Reason.RATE_LIMITED: "Many messages were due at once, and yours waited for its turn.",
-    Reason.SPEND_CAP: "We had sent as much on that day as we allow ourselves, so yours waited for the next one.",
+    Reason.SPEND_CAP: "We had spent as much on that day as we allow ourselves, so yours waited for the next one.",
     Reason.SPEND_BREAKER: "Unusually much was going out in your country, so we stopped to have somebody look at it.",
     Reason.NO_POLICY: "We had no rules in force that allow this kind of message, and without such rules we contact nobody.",
     Reason.LIMITS_UNREACHABLE: "A part of our system that keeps messages from going out too fast was away, so we waited for it.",
