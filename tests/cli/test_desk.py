@@ -10,8 +10,9 @@ from sqlalchemy import Engine
 from app.desk.configure import add_tenant
 from app.ground.db import rows, transact
 from app.ground.keys import read_api_key
+from policy.states import AttemptState
 from tests.cli.conftest import Run
-from tests.making import House, committing, make_house, make_queued
+from tests.making import BEN, House, committing, make_attempt, make_house, make_queued
 
 
 @pytest.fixture
@@ -89,3 +90,18 @@ def test_an_unknown_route_is_told(daybook: Run, house: House) -> None:
 
     assert told.exit_code == 2
     assert "no route named 'nowhere'" in told.output
+
+
+def test_an_occasion_that_is_called_off_says_who_had_been_told(daybook: Run, house: House, fresh_database: Engine) -> None:
+    with committing(fresh_database) as session:
+        make_attempt(session, house, AttemptState.SUBMITTED, ref="m-2", sms=BEN, remote_id="SM1")
+        make_queued(session, house, ref="m-3", sms="+12015550125")
+    occasion = ("--tenant", house.tenant, "--type", "class.opening", "--subject", "c-1", "--except", "m-3")
+
+    told = daybook("cancel", *occasion, "--reason", "seat filled", "--key", "seat-1")
+    again = daybook("cancel", *occasion, "--reason", "seat filled", "--key", "seat-1")
+
+    assert (told.exit_code, told.output) == (0, again.output)
+    assert "1 cancelled, 1 handed off, 0 joined, 0 closed, 1 excepted" in told.output
+    assert "m-2" in told.output
+    assert actions() == [("cancel", "seat filled")]
