@@ -80,11 +80,11 @@ def _print(summaries: Sequence[Summary]) -> None:
 
 def _print_rows(page: Sequence[Any], limit: int) -> None:
     table = Table(box=None, pad_edge=False, title="")
-    for heading in ("since (UTC)", "route", "event or receipt", "about", "what"):
-        table.add_column(heading, no_wrap=heading in {"since (UTC)", "event or receipt"}, overflow="fold")
+    for heading in ("since (UTC)", "event or receipt", "what"):
+        table.add_column(heading, no_wrap=heading != "what", overflow="fold")
     for row in page:
-        about = f"{row.type} {row.subject}" if row.type else "-"
-        table.add_row(f"{row.at:%m-%d %H:%M:%S}", row.route or "-", str(row.event_id or row.receipt_id), about, row.detail)
+        about = [row.detail, *([f"{row.type} {row.subject}"] if row.type else []), *([f"route {row.route}"] if row.route else [])]
+        table.add_row(f"{row.at:%m-%d %H:%M:%S}", str(row.event_id or row.receipt_id), "; ".join(about))
     console().print(table)
     if len(page) == limit:
         click.echo(f"there may be more: --after {page[-1].id}")

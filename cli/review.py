@@ -10,6 +10,7 @@ from uuid import UUID
 
 import click
 from rich.table import Table
+from rich.text import Text
 
 from app.desk.configure import get_tenant
 from app.desk.questions import OpenGroup, ReviewView, list_groups, list_questions, read_question
@@ -65,9 +66,10 @@ def list_(
         click.echo(as_text([_plain(each_) for each_ in found]))
     elif not found:
         click.echo("nothing is asked")
+    elif one_by_one:
+        _print_questions([q for q in found if isinstance(q, ReviewView)], limit)
     else:
         _print_groups([g for g in found if isinstance(g, OpenGroup)])
-        _print_questions([q for q in found if isinstance(q, ReviewView)], limit)
     context.exit(1 if found else 0)
 
 
@@ -182,13 +184,13 @@ def _print_groups(groups: Sequence[OpenGroup]) -> None:
 
 def _print_questions(views: Sequence[ReviewView], limit: int) -> None:
     table = Table(box=None, pad_edge=False)
-    for heading in ("review", "cause", "for", "event", "at stake", "can be settled as"):
-        table.add_column(heading, no_wrap=heading in {"review", "for"}, overflow="fold")
+    for heading in ("review", "for", "what, and how it can be settled"):
+        table.add_column(heading, no_wrap=heading != "what, and how it can be settled", overflow="fold")
     for view in views:
         r = view.review
-        table.add_row(
-            str(r.id), r.cause, in_words(view.open_for), f"{r.type} {r.subject}", _stake(r.stake), ", ".join(view.answers)
-        )
+        asked = [r.cause, f"{r.type} {r.subject}", *([_stake(r.stake)] if r.stake else [])]
+        said = Text.assemble("; ".join(asked), (f"\n→ {', '.join(view.answers)}", "dim"))
+        table.add_row(str(r.id), in_words(view.open_for), said)
     console().print(table)
     if len(views) == limit:
         click.echo(f"there may be more: --after {views[-1].review.id}")

@@ -39,15 +39,15 @@ class View(StrEnum):
 
 
 WORDS: Final = {
-    View.UNATTEMPTED: "open intents that no attempt, check or question carries on",
-    View.PREPARED: "prepared attempts without a carrier's id: handed off just now, or by a worker that died",
-    View.UNCHECKED: "handed-off attempts past their next check",
-    View.CONTRADICTED: "attempts that failed and were delivered, or were told a second carrier's id",
-    View.CANCELLED_DELIVERED: "texts that were delivered although they had been cancelled",
-    View.JOINED: "events that joined another one's intent and contact nobody",
+    View.UNATTEMPTED: "open intents that nobody carries on",
+    View.PREPARED: "attempts with no answer and no id yet",
+    View.UNCHECKED: "attempts past their next check",
+    View.CONTRADICTED: "failed and delivered, or two ids",
+    View.CANCELLED_DELIVERED: "delivered although cancelled",
+    View.JOINED: "events that joined another's intent",
     View.UNMATCHED: "receipts that match no attempt",
-    View.QUARANTINED: "receipts that verified and cannot be used",
-    View.REFUSED: "receipt calls that did not verify",
+    View.QUARANTINED: "receipts that cannot be used",
+    View.REFUSED: "receipts that did not verify",
 }
 
 # Every view selects the same columns: id (the cursor: made in the order of time), at, event_id,

@@ -125,18 +125,6 @@ def test_an_answer_is_heard_like_any_report_and_bears_a_name(
     assert breaches_of(session) == []
 
 
-def test_failed_by_a_person_closes_also_where_the_policy_would_try_again(session: Session) -> None:
-    rules = asking()
-    rules["categories"]["transactional"]["retry"]["classes"] = ["transient", "bounced_late"]
-    standing = in_doubt(session, make_house(session, policy=rules))
-    rows(session, "UPDATE attempt SET error_class = 'transient' WHERE id = %(id)s", id=standing.attempt_id)
-
-    settled(session, standing, FAILED)
-
-    assert [a.state for a in attempts_of(session, standing.intent_id)] == ["failed"]
-    assert intent_of(session, standing).closed_at == LATER
-
-
 def test_what_is_heard_after_an_answer_still_counts(session: Session, house: House) -> None:
     standing = in_doubt(session, house)
     settled(session, standing, FAILED)

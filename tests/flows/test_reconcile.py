@@ -28,6 +28,7 @@ from tests.making import (
     claim,
     clock,
     committing,
+    count_of,
     hear,
     intent_of,
     make_attempt,
@@ -124,6 +125,20 @@ def test_the_horizon_closes_where_the_rule_says_so(fresh_database: Engine, state
         intent = intent_of(session, standing)
         assert (intent.state, intent.reason, intent.closed_at is None) == ("unknown", "horizon", False)
         assert (intent.holds_key, reviews_of(session, standing)) == (True, [])
+
+
+@pytest.mark.parametrize("state", [SUBMITTED, UNKNOWN])
+def test_the_horizon_asks_nobody_where_no_receipt_was_to_be_expected(fresh_database: Engine, state: AttemptState) -> None:
+    """Whatever the policy says: there would be a question for every text."""
+    standing = made(fresh_database, state, ago=25 * HOUR, house={"carrier": "null"}, remote_id="SM1")
+
+    reach_horizons()
+
+    with Session(fresh_database) as session:
+        intent = intent_of(session, standing)
+        assert (attempt_of(session, standing).state, intent.state, intent.reason) == ("unknown", "unknown", "no_receipt")
+        assert (intent.closed_at is None, intent.holds_key) == (False, True)
+        assert count_of(session, "review") == 0
 
 
 def test_a_horizon_is_reached_once(fresh_database: Engine) -> None:
