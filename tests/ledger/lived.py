@@ -18,15 +18,16 @@ from app.desk.cancellation import begin_cancellation, cancel_occasion, occasion_
 from app.flows.dispatch import dispatch
 from app.flows.feed import sequence_feed
 from app.flows.handoff import hand_off
+from app.flows.inbound import take_inbound
 from app.flows.inlet import take_inlet
 from app.flows.receipts import take_receipt
 from app.ground.db import rows, transact
 from app.people.contacts import address_hash
 from app.people.suppress import suppress
 from policy.words import Channel, Lane
-from simulator.dialect import ReceiptCall
+from simulator.dialect import Inbound, ReceiptCall, inbound_call
 from simulator.transport import SimulatorTransport
-from tests.making import House, ask, carriers_of, clock, committing, make_event, make_house, simulated
+from tests.making import ACCOUNT, House, ask, carriers_of, clock, committing, make_event, make_house, simulated
 
 NUMBERS: Final = {
     "delivered": "+12015550123",
@@ -96,6 +97,7 @@ def live(engine: Engine) -> Lived:
         second = {"ref": "delivered", "sms": NUMBERS["delivered"], "subject": "c-2"}
         events["cooling"] = make_event(session, house, now=clock(session), **second).event_id
     _take_inlet(house)
+    _answer(house)
     sequence_feed()
     return Lived(house, events)
 
@@ -130,6 +132,14 @@ def _hear(house: House, carrier: SimulatorTransport) -> None:
 def called(receipt: ReceiptCall) -> Call:
     """Take a simulated receipt for the call that it is."""
     return Call("POST", urlsplit(receipt.url).query.encode(), receipt.headers, receipt.body)
+
+
+def _answer(house: House) -> None:
+    """Let somebody write to us."""
+    url = house.receipt_url.replace("/v1/receipts/", "/v1/inbound/")
+    told = Inbound(NUMBERS["submitted"], "+15005550006", "See you there")
+    text = inbound_call(ACCOUNT, url, sid="SM1", told=told)
+    take_inbound(house.route_id, Call("POST", b"", text.headers, text.body))
 
 
 INSERT: Final = "INSERT INTO inlet (tenant, request) VALUES (%(tenant)s, %(request)s)"

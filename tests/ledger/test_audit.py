@@ -503,6 +503,8 @@ def test_a_lift_of_nothing_is_named(lived: Lived, session: Session) -> None:
         ("receipt_raw", "sealed_call"),
         ("refused_receipt", "sealed_call"),
         ("inlet", "sealed_request"),
+        ("inbound", "sealed_text"),
+        ("inbound_raw", "sealed_call"),
     ],
 )
 def test_a_value_that_does_not_open_is_named(session: Session, table: str, column: str) -> None:
