@@ -38,6 +38,8 @@ pytestmark = [
     pytest.mark.skipif(not SMPP, reason="no npm module smpp: make peers"),
 ]
 
+Receiver = tuple[str, Queue[Call], Queue[Call]]
+"""Where it listens, the receipts that came, and the texts."""
 PATIENCE_SECONDS: Final = 10.0  # a receipt comes within a tenth of one
 PORTS: Final = 5
 
@@ -50,6 +52,8 @@ class RunningKannel:
     book: Path
     receipt_url: str
     calls: Queue[Call]
+    texts: Queue[Call]
+    """The calls that handed a text over."""
 
     def carrier(self, settings: Mapping[str, str] | None = None, **credentials: str) -> Kannel:
         """Open our adapter to it."""
@@ -79,40 +83,43 @@ def base_port() -> int:
     raise OSError("no five free ports in a row")
 
 
-def peer(*command: str | Path) -> None:
+def peer(*command: str | Path, **environment: str) -> None:
     """Run peer.sh; what it starts keeps its streams open, so that they must lead nowhere."""
     null = subprocess.DEVNULL
-    subprocess.run([PEER, *command], check=True, timeout=60, stdin=null, stdout=null, stderr=null)
+    subprocess.run([PEER, *command], check=True, timeout=60, stdin=null, stdout=null, stderr=null, env=os.environ | environment)
 
 
 @pytest.fixture(scope="module")
-def receiver() -> Iterator[tuple[str, Queue[Call]]]:
+def receiver() -> Iterator[Receiver]:
     calls: Queue[Call] = Queue()
+    texts: Queue[Call] = Queue()
 
-    class Receiver(BaseHTTPRequestHandler):
+    class Taker(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
-            calls.put(Call("GET", self.path.partition("?")[2].encode(), dict(self.headers), b""))
+            path, _, query = self.path.partition("?")
+            (texts if path == "/inbound" else calls).put(Call("GET", query.encode(), dict(self.headers), b""))
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (named so by its base)
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Taker) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/receipts", calls
+        yield f"http://127.0.0.1:{server.server_port}", calls, texts
         server.shutdown()
         thread.join()
 
 
 @pytest.fixture(scope="module")
-def kannel(tmp_path_factory: pytest.TempPathFactory, receiver: tuple[str, Queue[Call]]) -> Iterator[RunningKannel]:
+def kannel(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[RunningKannel]:
     run, base = tmp_path_factory.mktemp("kannel"), base_port()
+    url, calls, texts = receiver
     try:
-        peer("start", run, str(base))
-        yield RunningKannel(f"http://127.0.0.1:{base + 4}/cgi-bin/sendsms", run / "sim.jsonl", *receiver)
+        peer("start", run, str(base), INBOUND_URL=f"{url}/inbound")
+        yield RunningKannel(f"http://127.0.0.1:{base + 4}/cgi-bin/sendsms", run / "sim.jsonl", f"{url}/receipts", calls, texts)
     finally:
         peer("stop", run)
 
@@ -246,3 +253,15 @@ def test_what_is_no_number_is_refused(kannel: RunningKannel) -> None:
 
     denied = "Number(s) has/have been denied by white- and/or black-lists."
     assert result == Refused(ErrorClass.PERMANENT_RECIPIENT, denied)
+
+
+@pytest.mark.parametrize("text", ["STOP", "Is it at 6?\nÀ bientôt, 50 €", "СТОП, больше не надо"])
+def test_a_text_comes_as_it_was_written(kannel: RunningKannel, text: str) -> None:
+    """In the alphabet of GSM, with two lines, and in one that takes UCS-2."""
+    with closing(kannel.carrier(receipt_token="t")) as carrier:
+        assert carrier.send(to("+447700900130", text), deadline=FAR_AWAY) == Submitted()
+        call = kannel.texts.get(timeout=PATIENCE_SECONDS)
+        read = carrier.read_inbound(call)
+        assert carrier.is_authentic(call)
+
+    assert (read.text, read.address.strip(" +")) == (text, "447700900130")

@@ -124,6 +124,10 @@ class House:
         response = self._simulator("PUT", "rules", json={"rules": [*rules, *there]})
         assert response.status_code == 200, response.text
 
+    def write(self, number: str, text: str, **how: Any) -> None:
+        """Let somebody who was texted write back."""
+        self._simulator("POST", "inbound", json={"from": number, "text": text, **how}).raise_for_status()
+
     def _simulator(self, method: str, path: str, **more: Any) -> httpx.Response:
         return self.client.request(method, f"{self.ready['simulator_url']}/_sim/{path}", **more)
 

@@ -24,6 +24,8 @@ VAULT = {
     "event": {"payload"},
     "receipt_raw": {"sealed_call"},
     "refused_receipt": {"sealed_call"},
+    "inbound": {"sealed_text"},
+    "inbound_raw": {"sealed_call"},
     "inlet": {"request", "sealed_request"},  # an inlet row counts as vault until it is emptied
     "person_key": {"wrapped_key"},
     "route": {"sealed_credentials"},
@@ -78,6 +80,9 @@ def test_nothing_but_the_vault_holds_an_address_a_name_or_a_body(house: House, w
         house.await_state(events[0], "delivered")
         house.await_state(events[1], "failed")
         house.await_state(events[2], "delivered")  # by a poll: its receipts are refused
+        house.write(numbers[0], f"I am {NAME}")
+        house.write(numbers[0], "STOP")
+        house.write(numbers[2], f"Call {numbers[2]}", signature="wrong")
         refused = house.call("POST", "/v1/events", json=house.request(sms=numbers[0] + "99", data={"class": NAME}))
         assert refused.status_code == 422
         eventually(lambda: house.sql("SELECT 1 FROM refused_receipt"))

@@ -26,7 +26,8 @@ from app.ledger.inbound import keep_inbound
 from app.ledger.routes import read_routes
 from app.people.contacts import address_hash
 from app.people.suppress import suppress
-from tests.making import ANNA, BEN, House, clock, committing, count_of, make_event, make_route, together
+from simulator.dialect import sign
+from tests.making import ACCOUNT, ANNA, BEN, House, clock, committing, count_of, make_event, make_route, together
 from tests.web.calling import Api, code_of, make_api, make_key, served
 from tests.web.writing import OURS, confirmations, inbox, publish_confirmation, signed, standing, text_form, write, write_over
 
@@ -122,9 +123,9 @@ def test_a_repeated_call_is_one_text(ours: Api) -> None:
 
 
 def test_a_forged_call_is_kept_apart_and_stops_nobody(ours: Api) -> None:
-    receipts_signature = signed(ours.house, {})
+    for_a_receipt = sign(ACCOUNT.auth_token, ours.house.receipt_url, text_form("STOP", sid="SM1"))
 
-    answers = [write(ours, "STOP", signature=each) for each in ("Zm9yZ2Vk", receipts_signature)]
+    answers = [write(ours, "STOP", sid="SM1", signature=each) for each in ("Zm9yZ2Vk", for_a_receipt)]
 
     assert [code_of(a) for a in answers] == [(403, "not_authentic")] * 2
     with committing(ours.engine) as session:

@@ -3,7 +3,7 @@
 #   peer.sh start RUNDIR [BASEPORT]     peer.sh stop RUNDIR     peer.sh env RUNDIR
 #   peer.sh smsc-down RUNDIR | smsc-up RUNDIR      (only the SMPP side goes away / comes back)
 # The npm module `smpp` is taken from .peers/ (`make peers`), else installed into RUNDIR.
-# Environment: DLR_RETRY (default 3), WAIT_ACK_EXPIRE (default 0), SIM_LATE_MS (default 5000).
+# Environment: DLR_RETRY (default 3), WAIT_ACK_EXPIRE (default 0), SIM_LATE_MS (default 5000), INBOUND_URL (default nobody).
 set -euo pipefail
 PATH=$PATH:/usr/sbin  # where Debian puts bearerbox, and an ordinary user does not look
 here=$(cd "$(dirname "$0")" && pwd); peers=$(cd "$here/../../.." && pwd)/.peers
@@ -32,6 +32,7 @@ start)
   echo "$base" >"$run/base"
   [ -d "$peers/node_modules/smpp" ] || [ -d "$run/node/node_modules/smpp" ] || { tool npm; npm install --silent --no-audit --no-fund --prefix "$run/node" smpp@0.5.1 >/dev/null; }
   sed -e "s|@RUN@|$run|g" -e "s|@WAIT_ACK_EXPIRE@|${WAIT_ACK_EXPIRE:-0}|" -e "s|@DLR_RETRY@|${DLR_RETRY:-3}|" \
+    -e "s|@INBOUND_URL@|${INBOUND_URL:-http://127.0.0.1:9/nobody}|" \
     $(for i in 0 1 2 3 4; do echo "-e s|@P$i@|$((base + i))|"; done) "$here/kannel.conf.in" >"$run/kannel.conf"
   sim_start
   bearerbox "$run/kannel.conf" >"$run/bearerbox.out" 2>&1 & echo $! >"$run/bearerbox.pid"

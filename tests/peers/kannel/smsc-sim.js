@@ -50,6 +50,9 @@ const server = smpp.createServer(session => {
     const plan = pdu.registered_delivery & 3 ? (PLAN[key] || PLAN['00']) : [];
     for (const [ms, stat, err, how] of plan) ms < 0 ? receipt(session, m, stat, err, how) : setTimeout(() => receipt(session, m, stat, err, how), ms);
     session.send(pdu.response({ message_id: m.id }));
+    // Whoever has such a number sends back what they got, as they got it.
+    if (key === '30') session.deliver_sm({ source_addr: to, destination_addr: pdu.source_addr, source_addr_ton: 1, source_addr_npi: 1,
+      data_coding: pdu.data_coding, short_message: pdu.short_message }, r => log({ answered: to, status: r.command_status }));
   });
 });
 server.listen(port, '127.0.0.1', () => log({ listening: port }));
