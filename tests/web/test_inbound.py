@@ -122,6 +122,18 @@ def test_a_repeated_call_is_one_text(ours: Api) -> None:
         assert (count_of(session, "inbound"), count_of(session, "suppression")) == (1, 1)
 
 
+def test_a_text_is_acted_on_once_whoever_comes_to_it(ours: Api) -> None:
+    """A sweep that found it waiting must not stop somebody anew who has written START since."""
+    write(ours, "STOP")
+    write(ours, "START")
+    with committing(ours.engine) as session:
+        (route,) = read_routes(session, [ours.house.route_id]).values()
+        first = rows(session, "SELECT id FROM inbound ORDER BY id LIMIT 1")[0].id
+
+    assert flow.act(first, route) is None
+    assert standing(ours) == []
+
+
 def test_a_forged_call_is_kept_apart_and_stops_nobody(ours: Api) -> None:
     for_a_receipt = sign(ACCOUNT.auth_token, ours.house.receipt_url, text_form("STOP", sid="SM1"))
 
