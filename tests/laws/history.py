@@ -45,6 +45,7 @@ WEIGHTS: Final = {
     "doubt": 3,
     "horizon": 3,
     "silence": 2,
+    "settle": 3,
     "expire": 1,
     "stop": 0.3,
     "resume": 1,
@@ -60,6 +61,7 @@ FLOWS: Final[Mapping[tuple[str, ...], float]] = {
     ("wait", "poll"): 3,
     ("long", "poll", "long", "poll"): 4,
     ("long", "horizon"): 3,
+    ("long", "horizon", "settle", "dispatch", "prepare", "write", "answer"): 3,
     ("dispatch", "prepare", "write", "answer", "long", "silence"): 3,
     ("dispatch", "prepare", "lose", "wait", "doubt", "long", "long", "silence"): 2,
     ("long", "silence", "dispatch", "prepare", "write", "answer"): 3,
@@ -106,6 +108,7 @@ TOLD: Final[tuple[Said, ...]] = (
     ("failed", "opted_out", None, True, None),
     ("delivered", None, None, False, None),
 )
+TOLD_DELIVERED: Final[Said] = ("delivered", None, None, False, None)
 NO_ANSWER: Final = 2
 NOT_FOUND: Final = 8
 """Of the picks of a poll so many bring no answer, and so many a look-up that finds nothing."""
@@ -324,6 +327,21 @@ class Player:
     def _silence(self, _: int, __: int) -> None:
         if self._both("silence"):
             self.model.silence()
+
+    def _settle(self, pick: int, what: int) -> None:
+        """Let a person answer one of the open questions, in one of the ways that it can be answered."""
+        asked = sorted(self.model.reviews, key=lambda a: a.number)
+        if not asked:
+            return
+        a = asked[pick % len(asked)]
+        answers = self.model.answers(a)
+        if not answers:
+            return
+        answer = answers[what % len(answers)]
+        said: Said = ("failed", "unclassified", "settled", False, None) if answer == "failed" else TOLD_DELIVERED
+        report = self._report(said, "operator")
+        if self._both("settle", a.name, answer, report):
+            self.model.settle(a.name, answer, report)
 
     def _expire(self, _: int, __: int) -> None:
         if self._both("expire"):

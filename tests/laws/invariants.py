@@ -77,7 +77,8 @@ class Watch:
             if after not in self.followed:
                 self.followed.add(after)
                 yield from self._of_following(before, after)
-        if sum(a.prepared_at is not None and a.error not in NOT_TAKEN for a in attempts) > MAX_ATTEMPTS:
+        by_rule = [a for a in attempts if a.prepared_at is not None and a.error not in NOT_TAKEN and a.allowed != "person"]
+        if len(by_rule) > MAX_ATTEMPTS:
             yield f"7: {i.event.number} was tried more often than the policy allows"
         if (i.closed or i.asked) and len(attempts) > self.closed.setdefault(i, len(attempts)):
             yield f"6: {i.event.number} got an attempt after its close"
@@ -95,7 +96,12 @@ class Watch:
         missed = before.missing >= 2 and not before.taken and rules.not_found == "resend"
         begun = before.prepared_at if before.prepared_at is not None else self.model.now
         silent = before.is_silent and rules.waited == "resend" and self.model.now >= begun + WAITED
-        allowed = {"retry": failed, "not_found": missed, "waited": silent and before.state == "unknown"}
+        allowed = {
+            "retry": failed,
+            "not_found": missed,
+            "waited": silent and before.state == "unknown",
+            "person": before in self.model.asked_for,
+        }
         if not allowed.get(after.allowed or "", False):
             yield f"7: {after.name} follows {before.name}, and no rule allowed it"
         if after.route != before.route and (before.taken or not failed):

@@ -194,6 +194,8 @@ class Model:
         """The handoffs that the cap counts, each key once: its key, and the attempt."""
         self.mark: int | None = None
         self.stopped: set[int] = set()
+        self.asked_for: set[Attempt] = set()
+        """In doubt, and a person wanted another one."""
         self.leases = 0
 
     def attempt(self, name: Name) -> Attempt:
@@ -466,7 +468,7 @@ class Model:
         if a.state != "delivered" and (a is not intent.attempts[-1] or self._delivered(intent)):
             return
         intent.state = PUBLIC[a.state]
-        reason = "delivered" if a.state == "delivered" else r.error or r.reason
+        reason = "delivered" if a.state == "delivered" else r.reason or r.error
         if a.state == "failed":
             reason = reason or "unclassified"
         intent.reason = reason if not intent.closed else reason or intent.reason
@@ -548,6 +550,9 @@ class Model:
 
     def _settle_failed(self, intent: Intent, report: Report, ended: list[tuple[Intent, str]]) -> None:
         ends, last = self._ends(intent), intent.attempts[-1]
+        if report.source == "operator":  # who wants another attempt says so
+            ended.append((intent, report.reason or ends[-1]))
+            return
         route = self._way(last, report)
         after = (report.retry_after or 0) if route == last.route else 0
         at = None if intent.asked else self._retry_at(intent, ends, after, elsewhere=route != last.route)
@@ -689,6 +694,38 @@ class Model:
         self._end(ended)
 
     # People.
+
+    def answers(self, a: Attempt) -> list[str]:
+        """Say how the open question about an attempt can be settled."""
+        i, row, cause = a.intent, self.rows.get(a), self.reviews[a]
+        parked, last = row is not None and row.due == NEVER, a is i.attempts[-1]
+        found = [] if parked else ["leave"]
+        if cause == "second_handoff":
+            return found
+        may_go = not i.closed and not i.asked and i.event.expires > self.now and last
+        found += ["resend"] if may_go and (parked or a.state == "unknown") else []
+        if parked:
+            return [*found, "failed"]
+        handed_off = a.state in RANKS
+        return found + [s for s in ("failed", "delivered") if handed_off and RANKS[s] > RANKS[a.state]]
+
+    def settle(self, name: Name, answer: str, report: Report) -> None:
+        """Settle the question about an attempt, in a way that is among its answers; `report` is what the person tells of it."""
+        a = self.attempt(name)
+        i, row, cause = a.intent, self.rows.get(a), self.reviews.pop(a)
+        if row is not None and answer == "failed":
+            self._close([(i, "cancelled", "cancelled")])
+        elif row is not None:
+            row.due, row.lost = self.now, 0
+            i.state, i.reason = "queued", None
+        elif answer == "resend":
+            self.asked_for.add(a)
+            self._retry(i, self.now, "person", a.route)
+        elif answer == "leave":
+            if not i.closed and a is i.attempts[-1] and a.state == "unknown":
+                self._end([(i, cause)])
+        else:
+            self.observe([(name, report)])
 
     def stop(self) -> None:
         """Take a STOP: whoever is prepared was first."""

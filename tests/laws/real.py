@@ -15,6 +15,8 @@ from sqlalchemy.orm import Session
 from app.desk.cancel import cancel_event
 from app.desk.cancellation import begin_cancellation, occasion_of
 from app.desk.pause import Scope, resume
+from app.desk.settle import Answer as Says
+from app.desk.settle import settle
 from app.flows.dispatch import DUE_ROUTES, _claim, _room
 from app.flows.poll import Answer, _reschedule
 from app.flows.poll import _claim as _claim_polls
@@ -33,7 +35,7 @@ from app.ledger.routes import read_routes
 from app.people.contacts import address_hash
 from app.people.suppress import suppress
 from policy.states import AttemptState
-from policy.words import Channel, ErrorClass, Lane, Reason, Source
+from policy.words import Channel, ErrorClass, Lane, Reason, Settlement, Source
 from tests.laws.history import RULES, Step, play
 from tests.laws.model import CAP, HORIZON, NEVER, WAITED, Model, Name, Report, Rules
 from tests.making import ANNA, KANNEL, NOON, TWILIO, H, House, accept_all, ask, committing, make_house, make_route, sample
@@ -55,6 +57,7 @@ BOOKS: Final = (
     "SELECT g.slots, g.suppressed_at FROM gate g WHERE g.tenant_id = %(tenant)s",
     "SELECT e.id FROM event e WHERE e.tenant_id = %(tenant)s ORDER BY e.id",
 )
+OPEN_REVIEW: Final = "SELECT id FROM review WHERE attempt_id = %(attempt)s AND settled_at IS NULL"
 ROUTES: Final = "SELECT id, name FROM route WHERE tenant_id = %(tenant)s ORDER BY priority, id"
 
 
@@ -244,6 +247,12 @@ class Real:
 
     def _expire(self) -> None:
         _expire(self.tx)
+
+    def _settle(self, name: Name, answer: str, report: Report) -> None:
+        del report  # the verb makes its own
+        found = rows(self.session, OPEN_REVIEW, attempt=self.ids[name])
+        says = Says(Settlement(answer), reason="looked at it", actor="ann")
+        settle(self.session, tenant_id=self.house.tenant_id, review_id=found[0].id, answer=says, now=self.now)
 
     def _silence(self) -> None:
         _answer(self.tx)
