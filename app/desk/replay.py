@@ -18,15 +18,16 @@ from app.desk.action import record_action
 from app.desk.pause import get_route
 from app.ground.db import rows
 from app.ground.errors import DaybookError
+from app.ledger.inbound import TEXT_REFUSED, keep_text
 from app.ledger.receipts import keep_receipts, read_call
 from app.ledger.routes import Route, read_routes
 from app.people.vault import VaultDamaged, VaultKeyMissing, open_vault_key
 
 # Locked, so that of two replays the second finds what the first left.
 REFUSED: Final = """
-SELECT x.id, x.sealed_call, x.person_key_id, k.wrapped_key
+SELECT x.id, x.cause, x.sealed_call, x.person_key_id, k.wrapped_key
 FROM refused_receipt x JOIN person_key k ON k.id = x.person_key_id
-WHERE x.route_id = %(route)s AND x.cause = 'not_authentic' AND x.id > %(after)s
+WHERE x.route_id = %(route)s AND x.cause IN ('not_authentic', 'inbound_not_authentic') AND x.id > %(after)s
 ORDER BY x.id LIMIT %(limit)s FOR UPDATE OF x
 """
 FORGET: Final = "DELETE FROM refused_receipt WHERE id = ANY(%(ids)s::uuid[])"
@@ -55,7 +56,7 @@ class Replayed:
     """What became of one page of refused calls."""
 
     kept: Mapping[str, int]
-    """By the receipt's status; what is `waiting` is observed by the next sweep."""
+    """By the status of the receipt or text; what is `waiting` is observed, or acted on, by the next sweep."""
     refused: int
     """They do not verify, and stay."""
     unopened: int
@@ -72,6 +73,7 @@ def replay_refused(session: Session, replay: Replay, *, tenant_id: UUID, after: 
     route, carrier = _opened(session, replay, tenant_id)
     page = rows(session, REFUSED, route=route.id, after=after, limit=PAGE)
     done: dict[UUID, Call] = {}
+    texts: set[UUID] = set()
     unopened = 0
     for row in page:
         try:
@@ -79,9 +81,13 @@ def replay_refused(session: Session, replay: Replay, *, tenant_id: UUID, after: 
         except (VaultDamaged, VaultKeyMissing):
             unopened += 1
             continue
-        if carrier.is_authentic(call):
+        is_text = row.cause == TEXT_REFUSED
+        if carrier.is_authentic(call, url=route.settings.inbound_url if is_text else None):
             done[row.id] = call
-    kept = keep_receipts(session, route, [read_call(route, call) for call in done.values()], now=now)
+            texts |= {row.id} if is_text else set()
+    receipts = [read_call(route, call) for refused_id, call in done.items() if refused_id not in texts]
+    kept = [each.status for each in keep_receipts(session, route, receipts, now=now)]
+    kept += [keep_text(session, route, done[refused_id], now=now).status for refused_id in sorted(texts)]
     if done:
         rows(session, FORGET, ids=sorted(done))
         subject = {"route": replay.route, "credentials_of": replay.credentials_of, "count": len(done)}
@@ -95,7 +101,7 @@ def replay_refused(session: Session, replay: Replay, *, tenant_id: UUID, after: 
             now=now,
         )
     return Replayed(
-        Counter(each.status for each in kept),
+        Counter(kept),
         len(page) - len(done) - unopened,
         unopened,
         page[-1].id if len(page) == PAGE else None,

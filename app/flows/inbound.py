@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -13,10 +12,10 @@ from app.carriers.base import Call, Silence
 from app.carriers.registry import open_carrier
 from app.flows.receipts import Taken
 from app.flows.routes import find_route
-from app.ground.db import CommitUnknown, DatabaseAway, Raced, Tx, transact
+from app.ground.db import CommitUnknown, DatabaseAway, Raced, transact
 from app.ground.log import log
 from app.ledger.confirm import Confirmation
-from app.ledger.inbound import Acted, Kept, act_on, keep_inbound, keep_unreadable
+from app.ledger.inbound import TEXT_REFUSED, Acted, Kept, act_on, keep_text
 from app.ledger.receipts import keep_refused
 from app.ledger.routes import Route
 
@@ -38,10 +37,10 @@ def take_inbound(route_id: UUID, call: Call) -> Received:
         return Received(Taken.NO_ROUTE)
     carrier = open_carrier(route.settings)
     if not carrier.is_authentic(call, url=route.settings.inbound_url):
-        transact(lambda tx: keep_refused(tx.session, route, call, cause="inbound_not_authentic", now=tx.now))
+        transact(lambda tx: keep_refused(tx.session, route, call, cause=TEXT_REFUSED, now=tx.now))
         log.warning("inbound_refused", route_id=str(route_id))
         return Received(Taken.REFUSED)
-    kept = transact(lambda tx: _keep(tx, route, call))
+    kept = transact(lambda tx: keep_text(tx.session, route, call, now=tx.now))
     log.info("inbound", inbound_id=str(kept.id), word=kept.word, status=kept.status, duplicate=kept.duplicate)
     acted = _act_at_once(kept, route) if kept.status == "waiting" else None
     confirms = acted is not None and acted.confirmation is Confirmation.ACCEPTED
@@ -65,12 +64,3 @@ def act(inbound_id: UUID, route: Route) -> Acted | None:
         if acted.carrier_may_block:
             log.warning("carrier_may_still_block", inbound_id=str(inbound_id), route_id=str(route.id))
     return acted
-
-
-def _keep(tx: Tx, route: Route, call: Call) -> Kept:
-    try:
-        read = open_carrier(route.settings).read_inbound(call)
-    except (KeyError, ValueError):
-        digest = hashlib.sha256(call.query + b"\0" + call.body).hexdigest()
-        return keep_unreadable(tx.session, route, call, dedupe_key=f"unreadable/{digest}", now=tx.now)
-    return keep_inbound(tx.session, route, call, read, now=tx.now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,6 +12,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from app.carriers.base import Call, ReadInbound
+from app.carriers.registry import open_carrier
 from app.ground.db import insertion, rows, run_together
 from app.ground.ids import new_id
 from app.ledger.confirm import Confirmation, confirm
@@ -56,6 +58,8 @@ SELECT id, route_id FROM inbound WHERE status = 'waiting' AND received_at <= %(b
 
 # What a person's own word brings back. Whose number it never was, who complained, what the law or an operator ordered: not these.
 LIFTED: Final = frozenset({SuppressedBy.KEYWORD, SuppressedBy.CARRIER})
+TEXT_REFUSED: Final = "inbound_not_authentic"
+"""Why a call is kept apart that hands over a text and does not verify."""
 UNREADABLE: Final = Match(Word.NONE, review=True)
 
 
@@ -82,6 +86,16 @@ class Acted:
     def carrier_may_block(self) -> bool:
         """Say whether a carrier had blocked this person, and may go on doing so: only it can end that."""
         return any(each.source == SuppressedBy.CARRIER for each in self.lifted)
+
+
+def keep_text(session: Session, route: Route, call: Call, *, now: datetime) -> Kept:
+    """Keep a verified call once: as the text that its carrier reads in it, or quarantined."""
+    try:
+        read = open_carrier(route.settings).read_inbound(call)
+    except (KeyError, ValueError):
+        digest = hashlib.sha256(call.query + b"\0" + call.body).hexdigest()
+        return keep_unreadable(session, route, call, dedupe_key=f"unreadable/{digest}", now=now)
+    return keep_inbound(session, route, call, read, now=now)
 
 
 def keep_inbound(session: Session, route: Route, call: Call, read: ReadInbound, *, now: datetime) -> Kept:

@@ -19,8 +19,10 @@ from app.ground.db import rows
 from app.ledger.receipts import keep_refused
 from app.ledger.routes import read_routes
 from policy.states import AttemptState
+from simulator.dialect import Account, Inbound, inbound_call
 from tests.flows.test_receipts import call
 from tests.making import (
+    ANNA,
     NOON,
     SENDER,
     TWILIO,
@@ -89,6 +91,20 @@ def test_what_verifies_now_is_kept_and_the_rest_stays_refused(session: Session) 
     )
 
 
+def test_a_stop_that_was_refused_is_heeded_once_it_verifies(session: Session) -> None:
+    """The carrier does not repeat it: whoever wrote it must not be texted for a wrong secret of ours."""
+    house = make_house(session)
+    add_right_route(session, house)
+    route = read_routes(session, [house.route_id])[house.route_id]
+    told = inbound_call(Account(auth_token=ROTATED), route.settings.inbound_url, sid="SM1", told=Inbound(ANNA, SENDER, "STOP"))
+    keep_refused(session, route, Call("POST", b"", told.headers, told.body), cause="inbound_not_authentic", now=NOON)
+
+    after = replayed(session, house)
+
+    assert after == Replayed({"waiting": 1}, 0, 0, None)
+    assert (count_of(session, "refused_receipt"), count_of(session, "inbound", word="opt_out", status="waiting")) == (0, 1)
+
+
 def test_a_call_that_does_not_open_stays(session: Session) -> None:
     house = make_house(session)
     add_right_route(session, house)
@@ -99,14 +115,14 @@ def test_a_call_that_does_not_open_stays(session: Session) -> None:
     assert count_of(session, "refused_receipt") == 1
 
 
-def test_inbound_messages_and_other_routes_are_left_alone(session: Session) -> None:
+def test_a_receipt_s_signature_verifies_no_text_and_other_routes_are_left_alone(session: Session) -> None:
     house, other = make_house(session), make_house(session)
     add_right_route(session, house)
     refuse(session, other, call(other, secret=ROTATED))
     route = read_routes(session, [house.route_id])[house.route_id]
     keep_refused(session, route, call(house, secret=ROTATED), cause="inbound_not_authentic", now=NOON)
 
-    assert replayed(session, house) == Replayed({}, 0, 0, None)
+    assert replayed(session, house) == Replayed({}, 1, 0, None)
     assert count_of(session, "refused_receipt") == 2
 
 
