@@ -34,6 +34,7 @@ WEIGHTS: Final = {
     "long": 1,
     "accept": 4,
     "cancel": 2,
+    "call_off": 0.5,
     "fill": 0.7,
     "dispatch": 8,
     "prepare": 8,
@@ -69,6 +70,7 @@ FLOWS: Final[Mapping[tuple[str, ...], float]] = {
     ("receipt", "receipt"): 3,
     ("dispatch", "stop", "prepare", "write"): 0.5,
     ("dispatch", "cancel", "prepare", "write"): 0.7,
+    ("accept", "accept", "call_off", "accept", "dispatch"): 0.7,
     ("dispatch", "prepare", "cancel", "write", "answer"): 0.7,
     ("dispatch", "fill", "prepare", "write"): 0.5,
     ("dispatch", "prepare", "accept", "fill", "write", "answer"): 0.7,
@@ -236,6 +238,11 @@ class Player:
     def _fill(self, pick: int, _: int) -> None:
         if self._both("fill", pick % 2):
             self.model.fill(pick % 2)
+
+    def _call_off(self, pick: int, _: int) -> None:
+        key = pick % 2
+        if self._both("call_off", key):
+            self.model.call_off(key)
 
     def _dispatch(self, _: int, __: int) -> None:
         if self.crash:

@@ -275,6 +275,13 @@ class Model:
             event.cancelled = event.cancelled or event.intent is None
         self._close([(e.intent, "cancelled", "cancelled") for e in ours if e.intent is not None and not e.intent.closed])
 
+    def call_off(self, key: int) -> None:
+        """Cancel an occasion: all that was accepted for it, what joined as well, and nothing that comes later."""
+        for event in self.events:
+            event.cancelled = event.cancelled or event.key == key
+        left = [i for i in self.intents if i.event.key == key and not i.closed and not i.asked]
+        self._close([(intent, "cancelled", "cancelled") for intent in left])
+
     def expire(self) -> None:
         """Close what ran out of time and nobody has under a lease."""
         over = [a.intent for a, row in self.rows.items() if a.intent.event.expires <= self.now and not self._is_leased(row)]

@@ -28,6 +28,7 @@ from app.ground.db import Tx, rows, run_together
 from app.ground.ids import AttemptId, Lease, new_id
 from app.ledger import cancellation
 from app.ledger.audit import Breach, audit
+from app.ledger.cancellation import cut, get
 from app.ledger.notfound import count_not_found
 from app.ledger.observe import Told, observe
 from app.ledger.prepare import prepare
@@ -167,6 +168,13 @@ class Real:
         cancellation.cut(
             self.session, cancellation.get(self.session, tenant_id=tenant_id, cancellation_id=begun.id), now=self.now
         )
+
+    def _call_off(self, key: int) -> None:
+        tenant, asked = self.house.tenant_id, occasion_of("class.opening", f"c-{key}")
+        begun = begin_cancellation(
+            self.session, tenant_id=tenant, asked=asked, reason="full", actor="ann", key=None, now=self.now
+        )
+        cut(self.session, get(self.session, tenant_id=tenant, cancellation_id=begun.id), now=self.now)
 
     def _dispatch(self, expected: Sequence[tuple[int, tuple[Name, ...]]] | None) -> None:
         found = rows(self.session, DUE_ROUTES, lane=LANE, now=self.now, lease_end=self.now + LEASE_FOR)
