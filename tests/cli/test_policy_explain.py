@@ -140,7 +140,7 @@ def test_trace_and_explain_say_when_how_and_by_what_somebody_was_suppressed(
 
     said = "The service that you use told us that you do not want our messages. That was "
     assert said in " ".join(explained.output.split())
-    assert f"({suppression.at:%Y-%m-%d %H:%M:%S} UTC)" in explained.output
+    assert f"({suppression.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC)" in explained.output
     assert said in " ".join(traced.output.split())
     (rule,) = [rule for rule in plain["decisions"][0]["rules"] if rule["rule"] == "suppression"]
     assert [act["id"] for act in rule["suppressions"]] == [str(suppression.id)]
