@@ -216,7 +216,9 @@ def unheard(trouble: Trouble) -> Events:
     body = request(trouble.number(), template="news")
     trouble.town.script({"match": {"to": body["recipient"]["sms"], "nth": 1}, "then": {"accept": False, "respond": "drop"}})
     trouble.insert(body, tenant="odd")
-    return {trouble.accepted(body): Fate(body["recipient"]["sms"])}
+    # A later process that dies with one of its texts on its way is silent too, and the rule answers silence by trying again
+    # until the attempts are used up.
+    return {trouble.accepted(body): Fate(body["recipient"]["sms"], frozenset({"delivered", "unknown"}), frozenset({0, 1, 2}))}
 
 
 def forged(trouble: Trouble) -> Events:
