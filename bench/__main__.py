@@ -39,6 +39,7 @@ SIZES: Final[Mapping[str, Size]] = {
     "flatness": Size(0, 0),
     "urgent": Size(2_000, 50),
     "footprint": Size(5_000, 160),
+    "decision": Size(2_000, 20),
 }
 # Enough for a rate: plain Celery does the same for each message, however many there are.
 MESSAGES: Final = Size(4_000, 200)
@@ -97,6 +98,7 @@ def _of(size: Size, *, quick: bool) -> int:
 def _measures(messages: int, bulk: int, pasts: Sequence[int]) -> Mapping[str, Measures]:
     # Imported when there is a house: the application reads its settings once.
     from bench.figures.acceptance import batch, single  # noqa: PLC0415 - see above
+    from bench.figures.decision import decision  # noqa: PLC0415 - see above
     from bench.figures.flatness import flatness  # noqa: PLC0415 - see above
     from bench.figures.footprint import footprint  # noqa: PLC0415 - see above
     from bench.figures.pipeline import pipeline  # noqa: PLC0415 - see above
@@ -111,6 +113,7 @@ def _measures(messages: int, bulk: int, pasts: Sequence[int]) -> Mapping[str, Me
         "flatness": lambda sitting, _: flatness(sitting, pasts),
         "urgent": lambda sitting, count: urgent(sitting, count, bulk),
         "footprint": footprint,
+        "decision": decision,
     }
 
 

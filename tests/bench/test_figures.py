@@ -18,7 +18,7 @@ from bench.town import numbers
 from tests.e2e.house import ROOT, child_environment
 
 COMPARED = {"accept-single", "accept-batch", "pipeline-pgbench", "pipeline-celery", "receipts"}
-GAUGED = {"flatness", "urgent", "footprint"}
+GAUGED = {"flatness", "urgent", "footprint", "decision"}
 VERBS = {"claim", "poll", "reconcile", "feed", "history", "history of a person", "event detail"}
 
 
@@ -32,7 +32,7 @@ def test_every_comparison_runs_and_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_every_gauge_runs_and_is_written(tmp_path: Path) -> None:
-    written = take(tmp_path, "flatness", "urgent", "footprint")
+    written = take(tmp_path, "flatness", "urgent", "footprint", "decision")
 
     assert set(written) == GAUGED
     assert all(is_gauged(gauge) for gauge in written.values())

@@ -72,8 +72,9 @@ class Town:
 
     def rule(self, text: str) -> None:
         """Say where the next life ends; passings are counted anew."""
-        (self.folder / "passings").write_text("")
+        # The rule first: a passing between the two would be counted, and the first that the rule waits for would be the second.
         (self.folder / "rules").write_text(text)
+        (self.folder / "passings").write_text("")
 
     def passed(self) -> set[str]:
         """Give the labels passed since the last rule."""
