@@ -30,7 +30,11 @@ LOOK_EVERY_SECONDS: Final = 0.05
 LONGEST_SECONDS: Final = 120.0
 WARM_UP: Final = 40
 
-UNFINISHED: Final = "SELECT (EXISTS (SELECT FROM outbox) OR EXISTS (SELECT FROM feed_pending))::int"
+# Asked for last: whoever was prepared has left the outbox, and is heard of a moment later.
+UNFINISHED: Final = (
+    "SELECT (EXISTS (SELECT FROM outbox) OR EXISTS (SELECT FROM feed_pending) "
+    "OR EXISTS (SELECT FROM attempt WHERE state = 'prepared'))::int"
+)
 HANDED: Final = "SELECT count(*) FROM attempt WHERE state = 'submitted'"
 IN_FEED: Final = "SELECT count(*) FROM feed"
 UNSEQUENCED: Final = "SELECT count(*) FROM feed_pending"
