@@ -88,6 +88,7 @@ class Tokens:
             wait = self._take_another(self._ask(handoff.attempt_id).cost)
             if wait is None:
                 until = asked_at + limits.VOID_AFTER_SECONDS
+                log.info("token_replaced", attempt_id=str(handoff.attempt_id), lease=self.lease)
             else:
                 time.sleep(max(0.0, min(wait, handoff.deadline - limits.clock())))
         return min(until, handoff.deadline)

@@ -144,6 +144,11 @@ class Backlog:
         tokens, at = (float(value or "nan") for value in self.crowd.valkey.hmget(self._bucket, "tokens", "at"))
         return round(HALF_FULL + (at - self._began) * self.rate_per_second / 1000 - tokens)
 
+    def tokens_replaced(self) -> int:
+        """Count the tokens that workers say grew old, and took another for."""
+        logs = (self.crowd.house.folder / "state" / "logs").glob("worker*.log")
+        return sum(log.read_text(errors="replace").count('"token_replaced"') for log in logs)
+
     def handed_off(self) -> int:
         """Count the bulk attempts that were begun."""
         return int(self.sql(HANDED_OFF)[0][0])

@@ -64,9 +64,8 @@ def test_a_backlog_neither_loses_its_leases_nor_burns_tokens_nor_stands_before_w
 
     handed_off, urgent_count = backlog.handed_off(), len(overtaken)
     assert max(overtaken) <= 2 * AT_ONCE, "the urgent ones stood behind bulk"
-    # A token that grew old on a busy machine is replaced: a window's at most for each process and now and then, no more.
-    replaced = backlog.tokens_taken() - (handed_off + urgent_count)
-    assert 0 <= replaced <= 2 * AT_ONCE, "tokens were burnt"
+    # On a busy machine a token may grow old before the write: each that was replaced is told of, and no other was burnt.
+    assert backlog.tokens_taken() == handed_off + urgent_count + backlog.tokens_replaced()
     assert backlog.sql(WAITING) == [(TOTAL - handed_off,)]
     taken = crowd.house.client.get(f"{crowd.house.ready['simulator_url']}/_sim/accepted").json()
     assert len(taken) == handed_off + urgent_count

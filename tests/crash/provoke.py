@@ -43,7 +43,7 @@ CREATE TRIGGER refuse BEFORE INSERT ON observation FOR EACH ROW WHEN (NEW.source
 """
 
 
-WAITS: Final = {"not_found": "review", "horizon": "review", "waited": {"after": "1s", "then": "resend"}}
+WAITS: Final = {"not_found": "review", "horizon": "review", "waited": {"after": "3s", "then": "resend"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +216,7 @@ def unheard(trouble: Trouble) -> Events:
     body = request(trouble.number(), template="news")
     trouble.town.script({"match": {"to": body["recipient"]["sms"], "nth": 1}, "then": {"accept": False, "respond": "drop"}})
     trouble.insert(body, tenant="odd")
-    # A later process that dies with one of its texts on its way is silent too, and the rule answers silence by trying again
-    # until the attempts are used up.
-    return {trouble.accepted(body): Fate(body["recipient"]["sms"], frozenset({"delivered", "unknown"}), frozenset({0, 1, 2}))}
+    return {trouble.accepted(body): Fate(body["recipient"]["sms"])}
 
 
 def forged(trouble: Trouble) -> Events:
