@@ -16,11 +16,12 @@ from psycopg import ClientCursor, InterfaceError, OperationalError, errors
 from psycopg import Error as PsycopgError
 from psycopg.rows import namedtuple_row
 from psycopg.types.json import set_json_dumps, set_json_loads
-from sqlalchemy import Engine, Table, create_engine
+from sqlalchemy import Engine, Table, create_engine, event
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from app.ground import failpoints
 from app.ground.config import settings
@@ -192,8 +193,19 @@ def _begin(session: Session) -> datetime:
         if not _connection_broke(error):
             raise
         session.invalidate()
-        engine().dispose()  # its neighbours in the pool are as old
+        _forget_pool()  # its neighbours are as old
         raise _Stale(type(error).__name__) from error
+
+
+def _forget_pool() -> None:
+    """Close what the pool holds, and what threads still hold of it when that comes back: nobody would ask for it again."""
+    pool = engine().pool
+    engine().dispose()
+    event.listen(pool, "checkin", _close)
+
+
+def _close(_connection: object, record: ConnectionPoolEntry) -> None:
+    record.invalidate()
 
 
 def begin(session: Session) -> datetime:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.ground import db
 from app.ground.db import RERUN_COUNT, CommitUnknown, DatabaseAway, Raced, Tx, rows, transact
+from tests.making import together
 
 TOUCH = "UPDATE heartbeat SET at = now() WHERE name = %(name)s"
 ADD = "INSERT INTO heartbeat (name, at) VALUES (%(name)s, now())"
@@ -187,3 +188,16 @@ def test_after_a_broken_connection_the_next_transaction_has_another(fresh_databa
         transact(lambda tx: kill(fresh_database, pid_of(tx)))
 
     assert transact(lambda tx: rows(tx.session, "SELECT 1 AS one")[0].one) == 1
+
+
+def test_what_is_still_held_of_a_pool_that_was_forgotten_is_closed_when_it_comes_back(fresh_database: Engine) -> None:
+    def work(tx: Tx) -> Any:
+        ours = tx.session.connection().connection.driver_connection
+        (pid,) = together(lambda: transact(pid_of))
+        kill(fresh_database, pid)
+        together(lambda: transact(pid_of))  # it finds its connection dead, and forgets the whole pool
+        assert ours is not None
+        assert not ours.closed
+        return ours
+
+    assert transact(work).closed
