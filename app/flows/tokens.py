@@ -71,7 +71,9 @@ class Tokens:
         ]
         try:
             if unused:
-                limits.give_back(self._buckets, unused, age_seconds=limits.clock() - self.taken_at)
+                age_seconds = limits.clock() - self.taken_at
+                limits.give_back(self._buckets, unused, age_seconds=age_seconds)
+                log.info("tokens_given_back", count=unused, age_seconds=round(age_seconds, 3), lease=self.lease)
             limits.mark(marks, lease=self.lease)
         except LimitsUnreachable as error:
             self._say_unreachable(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -144,10 +145,13 @@ class Backlog:
         tokens, at = (float(value or "nan") for value in self.crowd.valkey.hmget(self._bucket, "tokens", "at"))
         return round(HALF_FULL + (at - self._began) * self.rate_per_second / 1000 - tokens)
 
-    def tokens_replaced(self) -> int:
-        """Count the tokens that workers say grew old, and took another for."""
+    def tokens_lost(self) -> tuple[int, float]:
+        """Say how many tokens grew old and were replaced, and how many at most a bucket gained while others were out."""
         logs = (self.crowd.house.folder / "state" / "logs").glob("worker*.log")
-        return sum(log.read_text(errors="replace").count('"token_replaced"') for log in logs)
+        told = [json.loads(line) for log in logs for line in log.read_text(errors="replace").splitlines() if '"token' in line]
+        replaced = sum(each["event"] == "token_replaced" for each in told)
+        back = [each for each in told if each["event"] == "tokens_given_back"]
+        return replaced, sum(min(each["count"], each["age_seconds"] * self.rate_per_second) for each in back)
 
     def handed_off(self) -> int:
         """Count the bulk attempts that were begun."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 from typing import Final
 
 import pytest
@@ -64,8 +65,10 @@ def test_a_backlog_neither_loses_its_leases_nor_burns_tokens_nor_stands_before_w
 
     handed_off, urgent_count = backlog.handed_off(), len(overtaken)
     assert max(overtaken) <= 2 * AT_ONCE, "the urgent ones stood behind bulk"
-    # On a busy machine a token may grow old before the write: each that was replaced is told of, and no other was burnt.
-    assert backlog.tokens_taken() == handed_off + urgent_count + backlog.tokens_replaced()
+    # A token may grow old before the write, and what comes back is less by what the bucket gained meanwhile: workers tell of
+    # both, and no other token was burnt.
+    replaced, gained = backlog.tokens_lost()
+    assert 0 <= backlog.tokens_taken() - (handed_off + urgent_count + replaced) <= ceil(gained)
     assert backlog.sql(WAITING) == [(TOTAL - handed_off,)]
     taken = crowd.house.client.get(f"{crowd.house.ready['simulator_url']}/_sim/accepted").json()
     assert len(taken) == handed_off + urgent_count
