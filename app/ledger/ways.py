@@ -21,7 +21,8 @@ from policy.rules import sender
 # What the decision that let an attempt go had seen, and every route that serves the same person.
 SERVING = """
 SELECT a.id AS attempt_id, d.policy_version_id, d.evidence, r.id AS route_id, r.settings ->> 'sender_type' AS sender_type,
-       EXISTS (SELECT FROM pause p WHERE p.tenant_id = r.tenant_id AND p.route_id = r.id AND p.ended_at IS NULL) AS is_stopped
+       EXISTS (SELECT FROM pause p WHERE p.tenant_id = r.tenant_id AND p.route_id = r.id AND p.ended_at IS NULL
+                 AND (p.country IS NULL OR p.country = coalesce(c.country, 'ZZ'))) AS is_stopped
 FROM attempt a
 JOIN decision d ON d.id = a.decision_id
 JOIN intent i ON i.id = a.intent_id
