@@ -174,19 +174,23 @@ def test_a_route_that_refuses_our_login_is_stopped_and_gone_around(session: Sess
     assert [row.route_id for row in rows(session, "SELECT route_id FROM pause")] == [standing.house.route_id]
 
 
-def test_a_stopped_route_is_no_way(session: Session) -> None:
+@pytest.mark.parametrize(
+    ("country", "is_way"), [(None, False), ("US", False), ("FR", True)], ids=["everywhere", "in their country", "in another"]
+)
+def test_a_route_that_is_stopped_for_this_person_is_no_way(session: Session, country: str | None, *, is_way: bool) -> None:
     standing, other = make_ways(session)
     rows(
         session,
-        """INSERT INTO pause (id, tenant_id, route_id, cause, started_by, started_at)
-           SELECT gen_random_uuid(), tenant_id, id, 'operator', 'ann', %(now)s FROM route WHERE id = %(id)s""",
+        """INSERT INTO pause (id, tenant_id, route_id, country, cause, started_by, started_at)
+           SELECT gen_random_uuid(), tenant_id, id, %(country)s, 'operator', 'ann', %(now)s FROM route WHERE id = %(id)s""",
         id=other,
+        country=country,
         now=NOON,
     )
 
     refuse(session, standing)
 
-    assert attempts_of(session, standing.intent_id)[-1].route_id == standing.house.route_id
+    assert attempts_of(session, standing.intent_id)[-1].route_id == (other if is_way else standing.house.route_id)
 
 
 def test_a_route_for_other_countries_is_no_way(session: Session) -> None:
