@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -169,11 +170,12 @@ def _keep_once(session: Session, route: Route, incoming: Sequence[Incoming], *, 
     }
     by_reference, by_remote_id = run_together(session, [(BY_REFERENCE, asked), (BY_REMOTE_ID, asked)])
     known = _Known({row.name: row for row in by_reference}, {row.name: row for row in by_remote_id})
+    holding = cache(lambda: holding_key(session, tenant_id=route.tenant_id, now=now))  # one for all that match nobody
     new, raw = [], []
     for each in sorted(incoming, key=lambda each: each.dedupe_key):
         match, status = known.judge(each)
         row = _row(route, each, match, status, now=now)
-        key = match.key if match else holding_key(session, tenant_id=route.tenant_id, now=now)
+        key = match.key if match else holding()
         new.append(row)
         raw.append(
             {
