@@ -18,6 +18,7 @@ from app.ground.db import Tx, as_json, rows, transact
 from app.ground.ids import AttemptId, Lease
 from app.ground.log import log
 from app.ledger.books import claim_books
+from app.ledger.brakes import HOLDS
 from app.ledger.redecide import Held, redecide
 from app.ledger.review import park
 from app.limits import Terms
@@ -47,21 +48,15 @@ ORDER BY r.id
 
 # Candidates without a lock. What is claimable was due before now, so the index is read from the
 # floor to now and never past a row that waits.
-CANDIDATES = """
+CANDIDATES = f"""
 SELECT o.attempt_id, o.intent_id, o.claimable_at, o.lost_lease_count, o.leased_until
 FROM outbox o
 WHERE o.lane = %(lane)s AND o.route_id = %(route)s AND o.claimable_at <= %(now)s
   AND o.claimable_at >= coalesce((SELECT floor_at FROM dispatch_floor f WHERE f.lane = %(lane)s AND f.route_id = %(route)s),
                                  '-infinity')
-  AND NOT EXISTS (
-      SELECT FROM pause p
-      WHERE p.ended_at IS NULL AND p.tenant_id = o.tenant_id
-        AND coalesce(p.route_id, o.route_id) = o.route_id AND coalesce(p.lane, o.lane) = o.lane
-        AND (p.category IS NULL OR p.category = (SELECT i.category FROM intent i WHERE i.id = o.intent_id))
-        AND (p.country IS NULL OR p.country = (SELECT coalesce(c.country, 'ZZ') FROM intent i, contact c
-                 WHERE i.id = o.intent_id AND c.id = i.contact_id)))
+  AND NOT EXISTS (SELECT FROM pause p WHERE p.ended_at IS NULL AND {HOLDS})
 ORDER BY o.claimable_at, o.attempt_id LIMIT %(limit)s
-"""
+"""  # noqa: S608 - put together from a constant of our own
 
 # One number per page, and with it the decision in force, as it was held or taken just now.
 LEASES = "SELECT nextval('lease') AS lease FROM generate_series(1, %(count)s)"

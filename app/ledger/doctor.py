@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.ground.db import rows
 from app.ledger.audit.check import lowest_id
+from app.ledger.brakes import HOLDS
 
 
 class Severity(StrEnum):
@@ -49,15 +50,9 @@ class _Look:
 
 
 # What a brake holds is named with the brake, not as work that nobody does.
-HELD: Final = """
+HELD: Final = f"""
 EXISTS (SELECT FROM pause p
-        WHERE p.ended_at IS NULL
-          AND ((p.route_id = o.route_id AND p.country IS NULL)
-               OR (p.tenant_id = o.tenant_id AND coalesce(p.route_id, o.route_id) = o.route_id
-                   AND coalesce(p.lane, o.lane) = o.lane
-                   AND (p.category IS NULL OR p.category = (SELECT i.category FROM intent i WHERE i.id = o.intent_id))
-                   AND (p.country IS NULL OR p.country = (SELECT coalesce(c.country, 'ZZ') FROM intent i, contact c
-                 WHERE i.id = o.intent_id AND c.id = i.contact_id)))))
+        WHERE p.ended_at IS NULL AND ((p.route_id = o.route_id AND p.country IS NULL) OR ({HOLDS})))
 """
 
 NO_POLICY = """
@@ -69,18 +64,14 @@ WHERE coalesce((SELECT coalesce(v.effective_until <= %(now)s, false) FROM policy
 ORDER BY t.name
 """
 
-BRAKES = """
+BRAKES = f"""
 SELECT concat_ws(', ', 'tenant ' || t.name, 'route ' || r.name, 'lane ' || p.lane, 'category ' || p.category,
                  'country ' || p.country) AS label,
-       (SELECT count(*) FROM outbox o
-        WHERE o.tenant_id = p.tenant_id AND coalesce(p.route_id, o.route_id) = o.route_id AND coalesce(p.lane, o.lane) = o.lane
-          AND (p.category IS NULL OR p.category = (SELECT i.category FROM intent i WHERE i.id = o.intent_id))
-          AND (p.country IS NULL OR p.country = (SELECT coalesce(c.country, 'ZZ') FROM intent i, contact c
-                 WHERE i.id = o.intent_id AND c.id = i.contact_id))) AS count,
+       (SELECT count(*) FROM outbox o WHERE {HOLDS}) AS count,
        p.started_at AS oldest_at, p.started_by, p.cause, %(now)s - p.started_at AS age
 FROM pause p JOIN tenant t ON t.id = p.tenant_id LEFT JOIN route r ON r.id = p.route_id
-WHERE p.ended_at IS NULL AND {which} ORDER BY p.started_at
-"""
+WHERE p.ended_at IS NULL AND {{which}} ORDER BY p.started_at
+"""  # noqa: S608 - put together from a constant of our own
 
 LATE = f"""
 SELECT o.lane AS label, count(*) AS count, min(o.due_at) AS oldest_at

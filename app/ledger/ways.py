@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.ground.db import rows
 from app.ledger.policies import read_policies
+from app.ledger.spend import ELSEWHERE
 from policy.facts import Facts
 from policy.findings import Refused
 from policy.replay import facts_of
@@ -22,7 +23,7 @@ from policy.rules import sender
 SERVING = """
 SELECT a.id AS attempt_id, d.policy_version_id, d.evidence, r.id AS route_id, r.settings ->> 'sender_type' AS sender_type,
        EXISTS (SELECT FROM pause p WHERE p.tenant_id = r.tenant_id AND p.route_id = r.id AND p.ended_at IS NULL
-                 AND (p.country IS NULL OR p.country = coalesce(c.country, 'ZZ'))) AS is_stopped
+                 AND (p.country IS NULL OR p.country = coalesce(c.country, %(elsewhere)s))) AS is_stopped
 FROM attempt a
 JOIN decision d ON d.id = a.decision_id
 JOIN intent i ON i.id = a.intent_id
@@ -39,7 +40,7 @@ def read_ways(session: Session, attempt_ids: Iterable[UUID], *, now: datetime) -
     A route whose sender the pinned version would refuse for this person is no way: going there would
     close what the first route could still bring.
     """
-    found = rows(session, SERVING, attempts=sorted(attempt_ids))
+    found = rows(session, SERVING, attempts=sorted(attempt_ids), elsewhere=ELSEWHERE)
     policies = read_policies(session, {row.policy_version_id for row in found})
     facts: dict[UUID, Facts] = {}
     ways: dict[UUID, list[Way]] = {}

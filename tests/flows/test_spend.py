@@ -239,4 +239,4 @@ def test_a_count_that_is_not_what_was_prepared_is_named(fresh_database: Engine, 
     with committing(fresh_database) as session:
         rows(session, wrong)
 
-    assert town.breaches() == ["miscounted"]
+    assert town.breaches() == ["spend_miscounted"]
