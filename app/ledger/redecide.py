@@ -75,21 +75,26 @@ def redecide(session: Session, books: Books, attempt_ids: Sequence[UUID], *, now
     facts = {row.attempt_id: row for row in found}
     around = surroundings_of(session, results)
     accepted = _accepted(session, around, intents)
-    decided = {i: decide_wish(_wish(books, i, facts[i], accepted, around), around, now=now) for i in attempt_ids}
+    wishes = {i: _wish(books, i, facts[i], accepted, around) for i in attempt_ids}
+    decided = {i: decide_wish(wish, around, now=now) for i, wish in wishes.items()}
     held = _keep(session, books, facts, decided, now=now)
     _defer(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.DEFER}, held, now=now)
     _close(session, books, {i: d for i, d in decided.items() if d.decision.verdict is Verdict.SUPPRESS}, held, now=now)
-    return [_asking(books, held[i], decided[i]) for i in attempt_ids if decided[i].decision.verdict is Verdict.ALLOW]
+    allowed = [i for i in attempt_ids if decided[i].decision.verdict is Verdict.ALLOW]
+    return [_asking(books, held[i], decided[i], is_reply=wishes[i].confirms is not None) for i in allowed]
 
 
-def _asking(books: Books, held: Held, decided: Decided) -> Held:
-    """Add what the handoff will ask of the limits; who is left alone by no rule of the version need not be asked about."""
+def _asking(books: Books, held: Held, decided: Decided, *, is_reply: bool) -> Held:
+    """Add what the handoff will ask of the limits; who is left alone by no rule of the version need not be asked about.
+
+    Nor is a reply: neither cooldown nor caps hold it.
+    """
     attempt, document = books.attempts[held.attempt_id], decided.policy.document if decided.policy else None
     intent = books.intents[attempt.intent_id]
     cost = attempt.segment_count or 1
     if document is None:
         return replace(held, ask=Ask(cost))
-    if not (document.categories[Category(intent.category)].cooldown or document.longest_cap):
+    if is_reply or not (document.categories[Category(intent.category)].cooldown or document.longest_cap):
         return replace(held, ask=Ask(cost), tenant_rate=document.rate)
     ask = Ask.about(
         cost=cost,

@@ -24,6 +24,7 @@ from policy.replay import facts_of, replay
 from policy.words import Category, Lane
 from tests.making import (
     ANNA,
+    BEN,
     NOON,
     House,
     Standing,
@@ -135,6 +136,21 @@ def test_neither_the_hours_nor_a_cooldown_nor_a_cap_hold_it_and_it_takes_nobody_
     assert send(session, house, reply, now=NOON + 2 * MINUTE) == ["You are unsubscribed."]
     assert slots_of(session, before) == held
     assert audit(session, since=None, full=True, now=NOON + 3 * MINUTE) == []
+
+
+def test_no_mark_that_the_person_was_just_contacted_is_asked_for_it(session: Session) -> None:
+    """Redis would say no for half a minute, in the name of a cooldown that does not hold a reply."""
+    house = make_ours(session, cooldown="1h")
+    waiting = make_queued(session, house, sms=BEN, ref="m-2")
+    make_prepared(session, house)
+    write(session, house, "STOP")
+    (reply,) = replies(session)
+
+    asks = {i: ask.holder for page in claim(session, house, now=NOON + 2 * MINUTE) for i, ask in page.terms.asks.items()}
+
+    assert set(asks) == {waiting.attempt_id, reply.attempt_id}
+    assert asks[waiting.attempt_id]
+    assert not asks[reply.attempt_id]
 
 
 def test_what_else_stands_against_the_person_holds_it(session: Session) -> None:
