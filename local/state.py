@@ -71,10 +71,13 @@ class State:
         if os.geteuid() != 0:
             pointer.mkdir(mode=0o700, exist_ok=True)
             return pointer.resolve()
-        target = system_folder() / hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
-        target.mkdir(mode=0o755, exist_ok=True)
-        # A copied checkout brings its original's pointer along; each must keep to its own servers.
-        if pointer.resolve() != target:
+        # A copied checkout brings its original's pointer along, and each must keep to its own servers; a folder that was
+        # deleted takes its keys along, and what it pointed to opens to nobody.
+        own = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
+        target = pointer.resolve()
+        if not (target.is_dir() and target.parent == system_folder() and target.name.startswith(own)):
+            target = system_folder() / f"{own}-{secrets.token_hex(4)}"
+            target.mkdir(mode=0o755)
             pointer.unlink(missing_ok=True)
             pointer.symlink_to(target)
         return target

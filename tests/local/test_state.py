@@ -63,6 +63,22 @@ def test_a_copied_checkout_does_not_share_its_originals_servers(tmp_path: Path) 
     two.rmdir()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root keeps servers elsewhere")
+def test_a_folder_that_was_deleted_begins_from_nothing(tmp_path: Path) -> None:
+    """Its keys are gone: what its servers held would open to nobody."""
+    before = State.of(tmp_path).servers
+    assert State.of(tmp_path).servers == before
+    (before / "postgres").mkdir()
+    shutil.rmtree(tmp_path / ".daybook")
+
+    after = State.of(tmp_path).servers
+
+    assert after != before
+    assert list(after.iterdir()) == []
+    shutil.rmtree(before)
+    after.rmdir()
+
+
 def test_a_procfile_is_read_in_order_without_its_release_step(tmp_path: Path) -> None:
     (tmp_path / "Procfile").write_text("# two\nrelease: x\nweb: exec a --port ${PORT:-8000}\n\nworker_bulk: b\n")
 
