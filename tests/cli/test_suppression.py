@@ -21,6 +21,7 @@ from app.people.recipients import NewRecipient, put_recipient
 from app.people.suppress import suppress
 from tests.awaiting import eventually
 from tests.cli.conftest import Run
+from tests.cli.imported import count, mistakes, told
 from tests.making import ANNA, BEN, beside, committing, count_of
 
 HEADER: Final = "sms,category,act,source,at,reason"
@@ -63,20 +64,6 @@ def write(tmp_path: Path, tenant_id: UUID) -> Write:
     return file
 
 
-def count(engine: Engine, table: str = "suppression") -> int:
-    with Session(engine) as session:
-        return count_of(session, table)
-
-
-def told(result: Any) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(result.stdout)
-    return told
-
-
-def mistakes(result: Any) -> list[tuple[int, str, str]]:
-    return [(each["line"], each["column"], each["code"]) for each in told(result)["mistakes"]]
-
-
 def listed(daybook: Run, *whom: str) -> list[dict[str, Any]]:
     acts: list[dict[str, Any]] = json.loads(daybook("suppression", "list", *whom, "--json").stdout)
     return acts
@@ -99,7 +86,7 @@ def test_good_lines_are_kept_and_bad_ones_named_by_line_and_column(daybook: Run,
     result = daybook("suppression", "import", file, "--json")
 
     assert result.exit_code == 1
-    assert (told(result)["new"], count(fresh_database)) == (2, 2)
+    assert (told(result)["new"], count(fresh_database, "suppression")) == (2, 2)
     assert mistakes(result) == [
         (3, "sms", "invalid_number"),
         (5, "act", "invalid_field"),
@@ -149,7 +136,7 @@ def test_a_file_that_names_nobody_is_not_begun(daybook: Run, write: Write, fresh
     assert result.exit_code == 2
     assert "each once and `ref` or `sms` or `fingerprint` among them" in result.stderr
     assert ANNA not in result.output
-    assert count(fresh_database) == 0
+    assert count(fresh_database, "suppression") == 0
 
 
 def test_a_file_that_comes_again_or_was_corrected_brings_only_what_was_missing(daybook: Run, write: Write) -> None:
@@ -168,7 +155,7 @@ def test_an_import_goes_on_after_the_pages_that_were_kept(daybook: Run, write: W
     result = daybook("suppression", "import", write(*map(line, range(700))), "--json")
 
     assert (told(result)["known"], told(result)["new"]) == (500, 200)
-    assert count(fresh_database) == count(fresh_database, "gate") == 700
+    assert count(fresh_database, "suppression") == count(fresh_database, "gate") == 700
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
@@ -330,4 +317,8 @@ def test_ten_thousand_lines_come_in_with_word_of_how_far_it_is(daybook: Run, wri
     assert result.exit_code == 0
     assert f"suppressions: {MANY} new, 0 known before, 0 lines refused" in result.stdout
     assert len(result.stderr.splitlines()) == MANY // 5000
-    assert (count(fresh_database), count(fresh_database, "gate"), count(fresh_database, "contact")) == (MANY, MANY, 0)
+    assert (count(fresh_database, "suppression"), count(fresh_database, "gate"), count(fresh_database, "contact")) == (
+        MANY,
+        MANY,
+        0,
+    )

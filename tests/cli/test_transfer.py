@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -23,8 +23,9 @@ from app.ground.db import rows, transact
 from app.people.contacts import address_hash
 from tests.awaiting import eventually
 from tests.cli.conftest import Run
+from tests.cli.imported import count, mistakes, told
 from tests.conftest import ROOT
-from tests.making import ANNA, BEN, committing, count_of
+from tests.making import ANNA, BEN, committing
 
 HEADER: Final = "ref,sms,category,act,kind,captured_at,source"
 AT: Final = "2026-01-15T12:00:00Z"
@@ -51,20 +52,6 @@ def write(tmp_path: Path, fresh_database: Engine) -> Iterator[Write]:
         return path
 
     return file  # type: ignore[return-value]  # a fixture's value, not its iterator
-
-
-def count(engine: Engine, table: str) -> int:
-    with Session(engine) as session:
-        return count_of(session, table)
-
-
-def told(result: Any) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(result.stdout)
-    return told
-
-
-def mistakes(result: Any) -> list[tuple[int, str, str]]:
-    return [(each["line"], each["column"], each["code"]) for each in told(result)["mistakes"]]
 
 
 def test_good_lines_are_kept_and_bad_ones_named_by_line_and_column(daybook: Run, write: Write, fresh_database: Engine) -> None:

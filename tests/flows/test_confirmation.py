@@ -79,6 +79,11 @@ def rule_of(decision: Any, name: str) -> list[Any]:
     return [rule for rule in decision.evidence["rules"] if rule == name or (isinstance(rule, dict) and rule["rule"] == name)]
 
 
+def suppress_anna(session: Session, house: House, source: str) -> None:
+    digest = address_hash("sms", ANNA).digest
+    suppress(session, tenant_id=house.tenant_id, channel="sms", address_hash=digest, source=source, cause_id=None, now=NOON)
+
+
 def send(session: Session, house: House, reply: Any, *, now: datetime) -> list[str]:
     """Take a reply as far as prepared; give the bodies that may go to the carrier."""
     pages = [page for page in claim(session, house, lane=Lane.URGENT, now=now) if reply.attempt_id in page.attempt_ids]
@@ -156,15 +161,7 @@ def test_no_mark_that_the_person_was_just_contacted_is_asked_for_it(session: Ses
 def test_what_else_stands_against_the_person_holds_it(session: Session) -> None:
     house = make_ours(session)
     make_queued(session, house)
-    suppress(
-        session,
-        tenant_id=house.tenant_id,
-        channel="sms",
-        address_hash=address_hash("sms", ANNA).digest,
-        source="legal",
-        cause_id=None,
-        now=NOON,
-    )
+    suppress_anna(session, house, "legal")
 
     write(session, house, "STOP")
 
@@ -286,15 +283,7 @@ def test_a_carrier_s_block_that_a_start_lifts_here_is_named(session: Session) ->
     """Our list and the carrier's are two: it may go on refusing, and only it can end that."""
     house = make_ours(session)
     make_queued(session, house)
-    suppress(
-        session,
-        tenant_id=house.tenant_id,
-        channel="sms",
-        address_hash=address_hash("sms", ANNA).digest,
-        source="carrier",
-        cause_id=None,
-        now=NOON,
-    )
+    suppress_anna(session, house, "carrier")
 
     before = [s.code for s in examine(session, now=clock(session))]
     write(session, house, "START")
