@@ -21,7 +21,7 @@ from app.ledger.routes import Route
 from app.people.contacts import InvalidNumber, address_hash, read_number
 from app.people.holding import holding_key
 from app.people.suppress import Standing, lift, standing, suppress
-from app.people.vault import VaultKey, open_vault_key
+from app.people.vault import VaultDamaged, VaultKey, VaultKeyMissing, open_vault_key
 from models.work import InboundRaw
 from policy.keywords import Match, Scope, Tier, Word, match
 from policy.words import Channel, SuppressedBy
@@ -192,7 +192,10 @@ def _opt_out(session: Session, told: Any, *, route: Route, now: datetime) -> Con
         return Confirmation.CARRIER
     if not told.refs or told.wrapped_key is None:
         return Confirmation.NOBODY
-    number = open_vault_key(told.key_id, told.wrapped_key).open(bytes(told.sealed_text))["from"]
+    try:
+        number = open_vault_key(told.key_id, told.wrapped_key).open(bytes(told.sealed_text))["from"]
+    except (VaultKeyMissing, VaultDamaged):
+        return Confirmation.REFUSED  # whom to tell cannot be read any more; they are left alone all the same
     return confirm(
         session, tenant_id=told.tenant_id, inbound_id=told.id, suppression_id=ours, ref=told.refs[-1], number=number, now=now
     )

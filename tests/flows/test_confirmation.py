@@ -52,13 +52,17 @@ def make_ours(session: Session, *, settings: Any = OURS, template: NewTemplate |
     return house
 
 
-def write(session: Session, house: House, body: str, *, now: datetime = NOON + MINUTE) -> str | None:
-    """Let Anna write something; say what became of the confirmation."""
+def write(
+    session: Session, house: House, body: str, *, now: datetime = NOON + MINUTE, meanwhile: str | None = None
+) -> str | None:
+    """Let Anna write something; say what became of the confirmation. `meanwhile` is run when it is kept."""
     (route,) = read_routes(session, [house.route_id]).values()
     fields = text_form(body, sid=f"SM{next(SIDS)}")
     query = "&".join(f"{name}={value.replace('+', '%2B')}" for name, value in fields.items())
     call = Call("GET", query.encode(), {}, b"")
     kept = keep_inbound(session, route, call, open_carrier(route.settings).read_inbound(call), now=now)
+    if meanwhile is not None:
+        rows(session, meanwhile, id=kept.id)
     acted = act_on(session, kept.id, route=route, now=now)
     assert acted is not None
     return acted.confirmation
@@ -258,6 +262,17 @@ def test_a_text_that_cannot_be_rendered_is_refused_and_the_stop_stands(session: 
     make_queued(session, house)
 
     assert write(session, house, "STOP") == "refused"
+    assert rows(session, "SELECT source FROM suppression")[0].source == "keyword"
+
+
+def test_a_text_that_cannot_be_read_any_more_is_heeded_all_the_same(session: Session) -> None:
+    """Who is not to be contacted is known by the hash; whom to tell of it is in the vault."""
+    house = make_ours(session)
+    make_queued(session, house)
+
+    said = write(session, house, "STOP", meanwhile="UPDATE inbound SET sealed_text = 'damaged' WHERE id = %(id)s")
+
+    assert said == "refused"
     assert rows(session, "SELECT source FROM suppression")[0].source == "keyword"
 
 

@@ -10,7 +10,8 @@ from sqlalchemy.exc import DBAPIError
 
 from app.flows.inbound import act
 from app.flows.routes import find_route
-from app.ground.db import rows, transact
+from app.ground.db import CommitUnknown, DatabaseAway, rows, transact
+from app.ground.errors import DaybookError
 from app.ground.log import log
 from app.ledger.inbound import WAITING
 
@@ -27,7 +28,9 @@ def act_on_waiting() -> int:
         try:
             if route is not None:
                 act(told.id, route)
-        except (DBAPIError, PsycopgError) as error:
+        except (DatabaseAway, CommitUnknown):
+            raise  # of no text's making: the next sweep goes on
+        except (DaybookError, DBAPIError, PsycopgError) as error:
             # One that the books refuse must not stop the others; doctor names what goes on waiting.
             log.error("inbound_poison", inbound_id=str(told.id), cause=type(error).__name__)
     return len(waiting)
