@@ -73,7 +73,7 @@ def ends_of(four: Crowd, events: Sequence[str], *, seconds: float = 60) -> Ends:
     """Wait until the public history of each says how it ended, or why it waits."""
 
     def last() -> dict[str, tuple[str, str | None]]:
-        items = {event_id: four.house.history(event_id)[-1] for event_id in events}
+        items = {event_id: four.house.last(event_id) for event_id in events}
         return {event_id: (item["state"], item["reason"]) for event_id, item in items.items()}
 
     return eventually(last, until=lambda ends: not any(is_under_way(*end) for end in ends.values()), seconds=seconds)
@@ -106,7 +106,7 @@ def test_five_openings_at_once_are_one_text(four: Crowd) -> None:
     ends = ends_of(four, events)
 
     assert_one_of_five(four, ends, number, "delivered")
-    waits = [four.house.history(event_id)[-1]["next_at"] for event_id, (state, _) in ends.items() if state == "deferred"]
+    waits = [four.house.last(event_id)["next_at"] for event_id, (state, _) in ends.items() if state == "deferred"]
     assert min(map(datetime.fromisoformat, waits)) > clock(four) + COOLDOWN / 2
 
 

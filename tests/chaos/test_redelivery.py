@@ -37,12 +37,12 @@ def test_pages_delivered_again_while_the_carrier_takes_its_time(house: Crowd, pa
 
         house.assert_one_text_each(events)
         states = eventually(
-            lambda: {event_id: patient.house.states(event_id)[-1] for event_id in pair},
+            lambda: {event_id: patient.house.last(event_id)["state"] for event_id in pair},
             until=lambda states: sorted(states.values()) == ["deferred", "delivered"],
             seconds=40,
         )
 
     assert ear.begun_again(), "the broker delivered nothing twice: nothing was tested"
     waiting = next(event_id for event_id, state in states.items() if state == "deferred")
-    assert patient.house.history(waiting)[-1]["reason"] == "cooldown"
+    assert patient.house.last(waiting)["reason"] == "cooldown"
     assert len(patient.house.accepted(member["sms"])) == 1

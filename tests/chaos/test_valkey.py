@@ -5,11 +5,9 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from functools import partial
 
 import pytest
 
-from tests.awaiting import eventually
 from tests.chaos.crowd import Crowd
 from tests.e2e.house import new_number
 
@@ -87,7 +85,7 @@ def test_a_cooldown_that_was_taken_is_kept_when_everything_in_valkey_is_gone(pat
     patient.valkey.flushall()
     second = patient.house.post(patient.house.request() | {"recipient": member})["event_id"]
 
-    waiting = eventually(partial(patient.house.history, second), until=lambda items: items[-1]["state"] == "deferred")
+    waiting = patient.house.await_state(second, "deferred")
     patient.await_beats()
 
     assert patient.house.history(second) == waiting

@@ -97,6 +97,10 @@ class House:
             if not page["has_more"]:
                 return items
 
+    def last(self, event_id: str) -> dict[str, Any]:
+        """Give the newest line of an event's history. Transactions that are still open, anybody's, can hold the first back."""
+        return eventually(lambda: self.history(event_id), until=bool)[-1]
+
     def states(self, event_id: str) -> list[str]:
         """Give the states of an event's history, in order."""
         return [item["state"] for item in self.history(event_id)]

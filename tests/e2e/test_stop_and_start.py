@@ -68,7 +68,7 @@ def settlement(house: House, event_id: str) -> str | None:
     review = house.sql("SELECT cause FROM review WHERE event_id = %s AND settled_at IS NULL", event_id)
     if review:
         return str(review[0][0])
-    return "delivered" if house.states(event_id)[-1] == "delivered" else None
+    return "delivered" if house.last(event_id)["state"] == "delivered" else None
 
 
 def test_whatever_is_killed_every_event_becomes_one_text(folder: Path) -> None:

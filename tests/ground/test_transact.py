@@ -200,4 +200,6 @@ def test_what_is_still_held_of_a_pool_that_was_forgotten_is_closed_when_it_comes
         assert not ours.closed
         return ours
 
+    db.engine().dispose()  # of other tests' connections: one of them, alive, could be taken instead of the dead one
+
     assert transact(work).closed
