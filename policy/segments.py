@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -32,6 +32,7 @@ GSM_7_BASIC: Final = frozenset(
     "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
 GSM_7_EXTENSION: Final = frozenset("\f^{}\\[~]|€")
+GSM_7: Final = GSM_7_BASIC | GSM_7_EXTENSION
 
 # A short message carries 140 octets; a part of a longer one gives six of them to the header that
 # joins the parts (TS 23.040, section 9.2.3.24.1, 8-bit reference).
@@ -44,21 +45,20 @@ LAST_SINGLE_UNIT: Final = 0xFFFF  # above it a code point is a surrogate pair in
 def count(text: str) -> Segments:
     """Count encoding, units and parts of a body as it will be handed off."""
     characters = set(text)
-    if characters <= GSM_7_BASIC | GSM_7_EXTENSION:
-        encoding = Encoding.GSM_7
-        costs = [2 if character in GSM_7_EXTENSION else 1 for character in text]
+    if characters <= GSM_7:
+        encoding, double = Encoding.GSM_7, characters & GSM_7_EXTENSION
     else:
-        encoding = Encoding.UCS_2
-        costs = [2 if ord(character) > LAST_SINGLE_UNIT else 1 for character in text]
-    units = sum(costs)
-    parts = (units,) if units <= UNITS_ALONE[encoding] else _split(costs, UNITS_PER_PART[encoding])
+        encoding, double = Encoding.UCS_2, {c for c in characters if ord(c) > LAST_SINGLE_UNIT}
+    units = len(text) + sum(map(text.count, double))
+    parts = (units,) if units <= UNITS_ALONE[encoding] else _split(text, double, UNITS_PER_PART[encoding])
     return Segments(encoding, units, len(parts), parts)
 
 
-def _split(costs: Iterable[int], room: int) -> tuple[int, ...]:
+def _split(text: str, double: AbstractSet[str], room: int) -> tuple[int, ...]:
     """Fill parts in order; an escape or surrogate pair never straddles two, so a part may stay one unit short."""
     parts = [0]
-    for cost in costs:
+    for character in text:
+        cost = 2 if character in double else 1
         if parts[-1] + cost > room:
             parts.append(0)
         parts[-1] += cost

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 import phonenumbers
+import phonenumbers.re_util
 import phonenumbers.timezone
 from phonenumbers import PhoneNumber, PhoneNumberFormat, PhoneNumberType
 
@@ -21,6 +23,9 @@ LENGTH: Final = 40
 """Longer than any way to write one number."""
 PHONENUMBERS_VERSION: Final[str] = phonenumbers.__version__
 SHOWN_DIGITS: Final = 2
+# Else patterns of many countries push each other out of the small cache that they share with all others, and are compiled again.
+phonenumbers.re_util.enable_pattern_cache()
+
 TYPES: Final = {getattr(PhoneNumberType, kind.name): kind for kind in NumberType}
 
 
@@ -55,12 +60,13 @@ def read_number(text: str, default_region: str | None = None) -> Number:
     if parsed.extension:
         raise InvalidNumber("has an extension, which cannot get a text")
     parsed = _without_old_prefix(parsed)
-    if not phonenumbers.is_valid_number(parsed):
+    found = phonenumbers.number_type(parsed)
+    if found == PhoneNumberType.UNKNOWN:  # the library's own test of validity, asked once: each question matches every plan again
         raise InvalidNumber("looks like a telephone number but is not valid in its country's plan")
+    number_type = TYPES[found]
     region = phonenumbers.region_code_for_number(parsed)
     country = region if region and region.isalpha() else None
-    number_type = TYPES[phonenumbers.number_type(parsed)]
-    listed = tuple(z for z in phonenumbers.timezone.time_zones_for_number(parsed) if z != UNKNOWN)
+    listed = tuple(z for z in _listed_zones(parsed, found) if z != UNKNOWN)
     area = area_of(parsed.country_code, phonenumbers.national_significant_number(parsed))
     return Number(
         e164=phonenumbers.format_number(parsed, PhoneNumberFormat.E164),
@@ -70,6 +76,13 @@ def read_number(text: str, default_region: str | None = None) -> Number:
         listed_zones=listed,
         subdivisions=(area.state,) if area is not None and area.state and area.country == country else (),
     )
+
+
+def _listed_zones(parsed: PhoneNumber, found: int) -> Sequence[str]:
+    # What the library does itself for a type that has a place, without finding out the type again.
+    if phonenumbers.is_number_type_geographical(found, parsed.country_code or 0):
+        return phonenumbers.timezone.time_zones_for_geographical_number(parsed)
+    return phonenumbers.timezone.time_zones_for_number(parsed)
 
 
 def _plain(text: str) -> str:
