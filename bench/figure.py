@@ -26,6 +26,9 @@ class Figure:
     """Events (or receipts) per second, run by run."""
     their_rates: tuple[float, ...]
     notes: Mapping[str, float] = field(default_factory=dict)
+    our_cpu: Mapping[str, float] = field(default_factory=dict)
+    """Microseconds of processor time per event, by process."""
+    their_cpu: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ratios(self) -> tuple[float, ...]:

@@ -50,6 +50,8 @@ class House:
     database_url: str
     redis_url: str
     env: dict[str, str] = field(default_factory=dict)
+    pids: dict[str, int] = field(default_factory=dict)
+    """What runs now, by name: the servers, and the Procfile's processes."""
 
     @property
     def base_url(self) -> str:
@@ -83,9 +85,11 @@ class House:
     def child(self, name: str, command_line: Sequence[str], **env: str) -> Iterator[subprocess.Popen[bytes]]:
         """Run one process in the house's environment, and what is added to it, until the block ends."""
         process = spawn(command_line, folder=ROOT, env=self.env | env, log=self.log(name))
+        self.pids[name] = process.pid
         try:
             yield process
         finally:
+            del self.pids[name]
             stop(process, number=signal.SIGTERM, grace_seconds=20)
 
     def _wait_until_ready(self, pids: dict[str, int]) -> None:
@@ -138,7 +142,7 @@ def open_house() -> Iterator[House]:
         redis = start_valkey(folder / "valkey", free_port(), durable=True)
         if redis.process is not None:
             stack.callback(stop, redis.process, number=valkey.STOP_SIGNAL, grace_seconds=10)
-        house = House(folder, database.url, redis.url)
+        house = House(folder, database.url, redis.url, pids={"postgres": database.pid, "valkey": redis.pid})
         house.env = _environment(house)
         os.environ.update(house.env)  # the figures also call the application in this process
         with house.connect() as connection:

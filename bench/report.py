@@ -71,6 +71,7 @@ def _compared(figure: Figure) -> dict[str, Any]:
         "rates": {"ours": list(figure.our_rates), "theirs": list(figure.their_rates)},
         "sizes": dict(figure.sizes),
         "notes": dict(figure.notes),
+        "cpu_us_per_event": {"ours": dict(figure.our_cpu), "theirs": dict(figure.their_cpu)},
     }
 
 
@@ -87,6 +88,7 @@ def print_tables(figures: Sequence[Figure | Gauge], described: Mapping[str, Any]
     console = Console(width=WIDTH)
     if compared := [figure for figure in figures if isinstance(figure, Figure)]:
         console.print(_ratios(compared))
+        console.print(_processor_time(compared))
     for gauge in figures:
         if isinstance(gauge, Gauge):
             console.print(_values(gauge))
@@ -107,6 +109,17 @@ def _ratios(figures: Sequence[Figure]) -> Table:
         ratios = (f"{min(f.ratios):.2f}", f"{f.ratio:.2f}", f"{max(f.ratios):.2f}")
         wanted = f"{f.floor:.2f}" + (f" (goal {f.goal:.2f})" if f.goal else "")
         table.add_row(f.name, f.against, *rates, *ratios, wanted, "ok" if f.is_reached else "short")
+    return table
+
+
+def _processor_time(figures: Sequence[Figure]) -> Table:
+    table = Table("figure", "whose", "µs of processor time per event", "all")
+    for f in figures:
+        for whose, cpu in (("ours", f.our_cpu), ("theirs", f.their_cpu)):
+            if cpu:
+                table.add_row(
+                    f.name, whose, ", ".join(f"{name} {us:,.0f}" for name, us in cpu.items()), f"{sum(cpu.values()):,.0f}"
+                )
     return table
 
 

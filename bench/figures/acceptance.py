@@ -13,6 +13,7 @@ from sqlalchemy import Table
 from app.ground.db import Statement, insertion
 from app.ledger.accept import WRITE_ORDER
 from bench import pgbench, traffic
+from bench.cpu import Spending
 from bench.figure import Figure, Sitting, interleaved, weighed
 from bench.house import House, stopwatch
 from bench.replay import transaction
@@ -36,13 +37,17 @@ def single(sitting: Sitting, count: int) -> list[Figure]:
     )
     requests = [_post("/v1/events", sitting.plain, event) for event in events(per_client * CONNECTIONS)]
 
+    our_cpu, their_cpu = Spending(house), Spending(house)
+
     def ours() -> float:
         house.wipe(scratch=False)
-        return len(requests) / traffic.post(house.base_url, requests, connections=CONNECTIONS).only(202).seconds
+        with our_cpu.of(len(requests)):
+            return len(requests) / traffic.post(house.base_url, requests, connections=CONNECTIONS).only(202).seconds
 
     def theirs() -> float:
         house.wipe(scratch=True)
-        return pgbench.rate(house, script, clients=CONNECTIONS, transactions=per_client, variables={"i": 0})
+        with their_cpu.of(len(requests)):
+            return pgbench.rate(house, script, clients=CONNECTIONS, transactions=per_client, variables={"i": 0})
 
     with house.running("web"):
         traffic.post(house.base_url, requests[:WARM_UP], connections=CONNECTIONS)
@@ -50,7 +55,21 @@ def single(sitting: Sitting, count: int) -> list[Figure]:
     sizes = {"events": len(requests), "connections": CONNECTIONS, "runs": sitting.runs}
     notes = weighed(house, ours=len(requests), theirs=len(requests))
     against = "pgbench, the same rows, one transaction each, 16 clients"
-    return [Figure("accept-single", "POST /v1/events, 16 connections", against, 0.25, None, sizes, our_rates, their_rates, notes)]
+    return [
+        Figure(
+            "accept-single",
+            "POST /v1/events, 16 connections",
+            against,
+            0.25,
+            None,
+            sizes,
+            our_rates,
+            their_rates,
+            notes,
+            our_cpu.medians(),
+            their_cpu.medians(),
+        )
+    ]
 
 
 def batch(sitting: Sitting, count: int) -> list[Figure]:
@@ -61,14 +80,18 @@ def batch(sitting: Sitting, count: int) -> list[Figure]:
     requests = [_post("/v1/events/batch", sitting.plain, {"events": page}) for page in pages]
     written: list[list[Statement]] = []
 
+    our_cpu, their_cpu = Spending(house), Spending(house)
+
     def ours() -> float:
         house.wipe(scratch=False)
-        return count / traffic.post(house.base_url, requests, connections=1).only(200).seconds
+        with our_cpu.of(count):
+            return count / traffic.post(house.base_url, requests, connections=1).only(200).seconds
 
     def theirs() -> float:
         written[:] = written or _pages_of(house)
         house.wipe(scratch=True)
-        return count / _write(house, written)
+        with their_cpu.of(count):
+            return count / _write(house, written)
 
     with house.running("web"):
         ours()  # the first page of each web process pays for what is read once; its rows are the counterpart's
@@ -76,7 +99,21 @@ def batch(sitting: Sitting, count: int) -> list[Figure]:
     sizes = {"events": count, "page": PAGE, "connections": 1, "runs": sitting.runs}
     notes = weighed(house, ours=count, theirs=count)
     against = "psycopg, the same rows set-based, one transaction a page"
-    return [Figure("accept-batch", "POST /v1/events/batch of 500", against, 0.25, None, sizes, our_rates, their_rates, notes)]
+    return [
+        Figure(
+            "accept-batch",
+            "POST /v1/events/batch of 500",
+            against,
+            0.25,
+            None,
+            sizes,
+            our_rates,
+            their_rates,
+            notes,
+            our_cpu.medians(),
+            their_cpu.medians(),
+        )
+    ]
 
 
 def _post(path: str, town: Town, body: Mapping[str, Any]) -> bytes:

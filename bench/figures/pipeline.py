@@ -16,6 +16,7 @@ from app.desk.pause import Scope, pause, resume
 from app.ground.db import transact
 from app.ground.errors import DaybookError
 from bench import pgbench, plain
+from bench.cpu import Spending
 from bench.figure import Figure, Sitting, interleaved, weighed
 from bench.house import House, stopwatch
 from bench.replay import WINDOW, answered, decided, load_accepted, prepared, sequenced, transaction
@@ -50,16 +51,18 @@ def pipeline(sitting: Sitting, count: int, messages: int) -> list[Figure]:
     clients, per_client = _shape(count)
     script = _script(sitting, per_client)
     their_count = clients * per_client * WINDOW
+    our_cpu, their_cpu = Spending(house), Spending(house)
 
     def theirs() -> float:
         house.wipe(scratch=True)
         load_accepted(house, sitting.tape, their_count)
-        tps = pgbench.rate(house, script, clients=clients, transactions=per_client, variables={"i": 0})
+        with their_cpu.of(their_count):
+            tps = pgbench.rate(house, script, clients=clients, transactions=per_client, variables={"i": 0})
         return tps * WINDOW
 
-    measures = (partial(_ours, sitting, count), theirs, partial(_plain_celery, house, messages))
+    measures = (partial(_ours, sitting, count, our_cpu), theirs, partial(_plain_celery, house, messages))
     if sitting.runs > 1:
-        _ours(sitting, min(count, 256))  # a first start pays for what is compiled once
+        _ours(sitting, min(count, 256), Spending(house))  # a first start pays for what is compiled once
     our_rates, their_rates, celery_rates = interleaved(sitting.runs, *measures)
     sizes = {"events": count, "counterpart_events": their_count, "messages": messages, "workers": CHILDREN, "runs": sitting.runs}
     notes = weighed(house, ours=count, theirs=their_count)
@@ -67,7 +70,19 @@ def pipeline(sitting: Sitting, count: int, messages: int) -> list[Figure]:
     against = f"pgbench, the same rows in the same transactions, {clients} clients"
     plain = "plain Celery, one delay() each, a task that counts, as many workers"
     return [
-        Figure("pipeline-pgbench", ours, against, 0.30, 0.50, sizes, our_rates, their_rates, notes),
+        Figure(
+            "pipeline-pgbench",
+            ours,
+            against,
+            0.30,
+            0.50,
+            sizes,
+            our_rates,
+            their_rates,
+            notes,
+            our_cpu.medians(),
+            their_cpu.medians(),
+        ),
         Figure("pipeline-celery", ours, plain, 3.0, 5.0, sizes, our_rates, celery_rates),
     ]
 
@@ -75,7 +90,7 @@ def pipeline(sitting: Sitting, count: int, messages: int) -> list[Figure]:
 # Ours.
 
 
-def _ours(sitting: Sitting, count: int) -> float:
+def _ours(sitting: Sitting, count: int, cpu: Spending) -> float:
     """Accept behind a pause, let the workers come up, and clock from its end to the last place in the feed."""
     house, everything = sitting.house, Scope()
     house.wipe(scratch=False)
@@ -87,11 +102,12 @@ def _ours(sitting: Sitting, count: int) -> float:
         connection.execute("CHECKPOINT")
     with house.running(*WORKERS, "beat"):
         _wait(house, UNSEQUENCED)
-        started = stopwatch()
-        transact(lambda tx: resume(tx.session, **desk, now=tx.now))  # type: ignore[arg-type]  # as above
-        _ring()
-        _wait(house, UNFINISHED)
-        seconds = stopwatch() - started
+        with cpu.of(count):
+            started = stopwatch()
+            transact(lambda tx: resume(tx.session, **desk, now=tx.now))  # type: ignore[arg-type]  # as above
+            _ring()
+            _wait(house, UNFINISHED)
+            seconds = stopwatch() - started
     handed, in_feed = house.count(HANDED), house.count(IN_FEED)
     if (handed, in_feed) != (count, 2 * count):
         raise NeverDone(f"of {count} events {handed} were handed off, and {in_feed} transitions are in the feed")

@@ -6,6 +6,7 @@ from typing import Final
 
 from app.people.vault import open_vault_key
 from bench import pgbench, traffic
+from bench.cpu import Spending
 from bench.figure import Figure, Sitting, interleaved, weighed
 from bench.house import House
 from bench.replay import delivered, kept, load_handed, transaction
@@ -30,10 +31,13 @@ def receipts(sitting: Sitting, count: int) -> list[Figure]:
     numbering = [f"\\set n :client_id * {per_client} + :i + 1", "\\set i :i + 1"]
     script = "\n".join([*numbering, transaction(kept(sitting.tape, ":n")), transaction(delivered(sitting.tape, ":n"))])
 
+    our_cpu, their_cpu = Spending(house), Spending(house)
+
     def ours() -> float:
         house.wipe(scratch=False)
         requests = _callbacks(house, sitting.signing, total)
-        seconds = traffic.post(house.base_url, requests, connections=CONNECTIONS).only(200).seconds
+        with our_cpu.of(total):
+            seconds = traffic.post(house.base_url, requests, connections=CONNECTIONS).only(200).seconds
         settled = house.count(SETTLED)
         if settled != total:
             raise traffic.BadAnswer(f"{total} receipts were answered, {settled} are settled")
@@ -42,7 +46,8 @@ def receipts(sitting: Sitting, count: int) -> list[Figure]:
     def theirs() -> float:
         house.wipe(scratch=True)
         load_handed(house, sitting.tape, total)
-        return pgbench.rate(house, script, clients=CONNECTIONS, transactions=per_client, variables={"i": 0})
+        with their_cpu.of(total):
+            return pgbench.rate(house, script, clients=CONNECTIONS, transactions=per_client, variables={"i": 0})
 
     with house.running("web"):
         house.wipe(scratch=False)
@@ -51,7 +56,21 @@ def receipts(sitting: Sitting, count: int) -> list[Figure]:
     sizes = {"receipts": total, "connections": CONNECTIONS, "runs": sitting.runs}
     notes = weighed(house, ours=total, theirs=total)
     against = "pgbench, the same inserts and updates, two transactions each"
-    return [Figure("receipts", "signed callbacks over HTTP, settled", against, 0.25, None, sizes, our_rates, their_rates, notes)]
+    return [
+        Figure(
+            "receipts",
+            "signed callbacks over HTTP, settled",
+            against,
+            0.25,
+            None,
+            sizes,
+            our_rates,
+            their_rates,
+            notes,
+            our_cpu.medians(),
+            their_cpu.medians(),
+        )
+    ]
 
 
 def _callbacks(house: House, town: Town, count: int) -> list[bytes]:
