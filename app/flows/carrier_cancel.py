@@ -17,7 +17,7 @@ from app.carriers.base import Carrier, NoSuchMessage, Report, RouteSettings, Una
 from app.carriers.registry import open_carrier
 from app.flows.keep import observe_until_kept
 from app.flows.poll import SIDE_BY_SIDE
-from app.ground.db import Tx, as_json, rows, transact
+from app.ground.db import Tx, as_page, rows, transact
 from app.ground.errors import DaybookError
 from app.ground.ids import AttemptId
 from app.ground.log import log
@@ -46,8 +46,8 @@ WHERE c.attempt_id = ANY(%(ids)s::uuid[]) ORDER BY c.attempt_id
 WRITE = """
 UPDATE carrier_cancel c SET ask_at = n.ask_at, ask_count = n.ask_count, answer = n.answer, observation_id = n.observation_id,
        ended_at = CASE WHEN n.ask_at IS NULL THEN %(now)s::timestamptz END
-FROM json_to_recordset(%(new)s::json)
-     AS n (attempt_id uuid, ask_at timestamptz, ask_count bigint, answer text, observation_id uuid)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json)
+          AS n (attempt_id uuid, ask_at timestamptz, ask_count bigint, answer text, observation_id uuid) LIMIT %(count)s) n
 WHERE c.attempt_id = n.attempt_id AND c.ended_at IS NULL
 """
 
@@ -142,4 +142,4 @@ def _write(tx: Tx, *, asked: Sequence[_Asked]) -> None:
                 "observation_id": a.told.id if a.told else None,
             }
         )
-    rows(tx.session, WRITE, new=as_json(new), now=tx.now)
+    rows(tx.session, WRITE, **as_page(new), now=tx.now)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app import limits
 from app.ground.config import settings
-from app.ground.db import Tx, as_json, rows, transact
+from app.ground.db import Tx, as_page, rows, transact
 from app.ground.ids import AttemptId, Lease
 from app.ground.log import log
 from app.ledger.books import claim_books
@@ -64,7 +64,8 @@ LEASE = """
 UPDATE outbox o SET lease = n.lease, leased_until = %(until)s, reason = NULL,
        decision_id = n.decision_id, gate_seen_at = n.gate_seen_at, held_at = %(now)s,
        lost_lease_count = o.lost_lease_count + (o.leased_until IS NOT NULL)::int
-FROM json_to_recordset(%(new)s::json) AS n (attempt_id uuid, lease bigint, decision_id uuid, gate_seen_at timestamptz)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json)
+          AS n (attempt_id uuid, lease bigint, decision_id uuid, gate_seen_at timestamptz) LIMIT %(count)s) n
 WHERE o.attempt_id = n.attempt_id
 """
 
@@ -182,7 +183,7 @@ def _lease(session: Session, lane: Lane, route_id: UUID, groups: Sequence[Sequen
         for n, page in pages
         for h in page
     ]
-    rows(session, LEASE, new=as_json(new), until=until, now=now)
+    rows(session, LEASE, **as_page(new), until=until, now=now)
     return [Page(lane, route_id, n, tuple(AttemptId(h.attempt_id) for h in page), _terms(lane, page)) for n, page in pages]
 
 

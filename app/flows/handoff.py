@@ -17,7 +17,7 @@ from app.flows.keep import keep_trying, observe_until_kept
 from app.flows.routes import find_route
 from app.flows.tokens import Tokens
 from app.ground.config import settings
-from app.ground.db import CommitUnknown, as_json, rows, transact
+from app.ground.db import CommitUnknown, as_page, rows, transact
 from app.ground.errors import DaybookError
 from app.ground.ids import AttemptId, Lease
 from app.ground.log import log
@@ -35,7 +35,7 @@ CarrierOf = Callable[[RouteSettings], Carrier]
 PUT_OFF = """
 UPDATE outbox o SET lease = NULL, leased_until = NULL, lost_lease_count = 0, reason = n.reason,
        due_at = %(now)s + n.wait_ms * interval '1 millisecond'
-FROM json_to_recordset(%(new)s::json) AS n (attempt_id uuid, wait_ms float8, reason text)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json) AS n (attempt_id uuid, wait_ms float8, reason text) LIMIT %(count)s) n
 WHERE o.attempt_id = n.attempt_id AND o.lease = %(lease)s
 """
 
@@ -79,7 +79,7 @@ def _with_tokens(attempt_ids: Sequence[AttemptId], tokens: Tokens) -> Tokens:
             {"attempt_id": i, "wait_ms": said.wait / timedelta(milliseconds=1), "reason": said.reason}
             for i, said in sorted(tokens.refused.items())
         ]
-        transact(lambda tx: rows(tx.session, PUT_OFF, new=as_json(late), lease=tokens.lease, now=tx.now))
+        transact(lambda tx: rows(tx.session, PUT_OFF, **as_page(late), lease=tokens.lease, now=tx.now))
     return tokens
 
 

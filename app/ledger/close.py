@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from app.carriers.registry import CARRIERS
-from app.ground.db import Statement, as_json, rows, run_together
+from app.ground.db import Statement, as_page, rows, run_together
 from app.ground.ids import AttemptId
 from app.ledger import state
 from app.ledger.books import Books
@@ -25,14 +25,14 @@ CLEAR_OUTBOX = "DELETE FROM outbox WHERE attempt_id = ANY(%(ids)s::uuid[])"
 # Compare-and-set: the first close wins, and what was handed off keeps its key.
 CLOSE_INTENTS = """
 UPDATE intent i SET closed_at = %(now)s, holds_key = n.holds_key, reason = n.reason
-FROM json_to_recordset(%(new)s::json) AS n (id uuid, holds_key boolean, reason text)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json) AS n (id uuid, holds_key boolean, reason text) LIMIT %(count)s) n
 WHERE i.id = n.id AND i.closed_at IS NULL
 RETURNING i.id, i.holds_key
 """
 
 REQUEST_CLOSE = """
 UPDATE intent i SET close_requested_at = %(now)s, close_request = n.reason
-FROM json_to_recordset(%(new)s::json) AS n (id uuid, reason text)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json) AS n (id uuid, reason text) LIMIT %(count)s) n
 WHERE i.id = n.id AND i.close_requested_at IS NULL
 RETURNING i.id
 """
@@ -111,8 +111,8 @@ def close_intents(session: Session, books: Books, closings: Sequence[Closing], *
 
 def _requesting(asked: Mapping[UUID, Closing], *, now: datetime) -> list[Statement]:
     """Keep closes as requests; what the application took back, the carrier is asked to drop."""
-    new = as_json([{"id": i, "reason": asked[i].reason} for i in sorted(asked)])
-    requesting: list[Statement] = [(REQUEST_CLOSE, {"new": new, "now": now}), (STOP_CHECKING, {"ids": sorted(asked)})]
+    new = as_page([{"id": i, "reason": asked[i].reason} for i in sorted(asked)])
+    requesting: list[Statement] = [(REQUEST_CLOSE, {**new, "now": now}), (STOP_CHECKING, {"ids": sorted(asked)})]
     cancelled = sorted(i for i, c in asked.items() if c.state is AttemptState.CANCELLED)
     if cancelled:
         requesting.append((ASK_CARRIERS, {"ids": cancelled, "cancelling": CANCELLING, "now": now}))
@@ -123,8 +123,8 @@ def end_intents(session: Session, books: Books, reasons: Mapping[UUID, str], *, 
     """Mark locked intents closed; where nothing was handed off, free the key for the newest event that joined."""
     ids = sorted(reasons)
     taken = {i: any(was_taken(a) for a in books.attempts_of(i)) for i in ids}
-    new = as_json([{"id": i, "holds_key": taken[i], "reason": reasons[i]} for i in ids])
-    freed, _ = run_together(session, [(CLOSE_INTENTS, {"new": new, "now": now}), (SETTLE_REVIEWS, {"ids": ids, "now": now})])
+    new = as_page([{"id": i, "holds_key": taken[i], "reason": reasons[i]} for i in ids])
+    freed, _ = run_together(session, [(CLOSE_INTENTS, {**new, "now": now}), (SETTLE_REVIEWS, {"ids": ids, "now": now})])
     promote_joined(session, [row.id for row in freed if not row.holds_key], now=now)
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from app.carriers.base import Receipts
-from app.ground.db import as_json, insertion, rows, run_together
+from app.ground.db import as_page, insertion, rows, run_together
 from app.ground.ids import AttemptId, new_id
 from app.ledger.again import Further, write_again
 from app.ledger.books import Books, lock_gates
@@ -46,8 +46,9 @@ UPDATE gate g SET changed_at = %(now)s, slots = coalesce((
     WHERE s.key = 'contacted' OR s.value ->> 'attempt_id' <> ALL(free.attempts)), '{}')
 FROM (SELECT tenant_id, address_hash, array_agg(attempt_id) AS attempts, array_agg(business_key) AS keys,
              array_agg(prepared_at) AS ats
-      FROM json_to_recordset(%(new)s::json)
-           AS n (tenant_id uuid, address_hash bytea, attempt_id text, business_key text, prepared_at timestamptz)
+      FROM (SELECT * FROM json_to_recordset(%(new)s::json)
+                AS n (tenant_id uuid, address_hash bytea, attempt_id text, business_key text, prepared_at timestamptz)
+            LIMIT %(count)s) n
       GROUP BY tenant_id, address_hash) free
 WHERE g.tenant_id = free.tenant_id AND g.address_hash = free.address_hash
 """
@@ -216,7 +217,7 @@ class Desk:
                 }
                 for i, h in zip(intents, free, strict=True)
             ]
-            rows(self.session, FREE_SLOTS, new=as_json(new), now=self.now)
+            rows(self.session, FREE_SLOTS, **as_page(new), now=self.now)
 
     def _may_have_reached(self, attempt: Any) -> bool:  # noqa: ANN401 - a locked row
         """Say whether another attempt of the intent was, or may have been, taken: the person's cooldown is that one's."""

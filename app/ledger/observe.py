@@ -31,7 +31,7 @@ KNOWN = "SELECT id FROM observation WHERE id = ANY(%(ids)s::uuid[])"
 # What these attempts hold, and who holds the ids that these reports bring.
 HELD_IDS = """
 SELECT route_id, remote_id, attempt_id, part FROM remote_id WHERE attempt_id = ANY(%(attempts)s::uuid[])
-UNION
+UNION ALL
 SELECT route_id, remote_id, attempt_id, part FROM remote_id
 WHERE (route_id, remote_id) IN (SELECT a.route_id, n.remote_id
                                 FROM unnest(%(attempts)s::uuid[], %(remote_ids)s::text[]) AS n (id, remote_id)

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from app.carriers.base import Submission
-from app.ground.db import Statement, as_json, rows, run_together
+from app.ground.db import Statement, as_page, rows, run_together
 from app.ground.errors import DaybookError
 from app.ground.ids import AttemptId, IntentId, Lease
 from app.ground.keys import keyed_hash, lasting_hash, same_bytes
@@ -68,7 +68,7 @@ WHERE ended_at IS NULL AND tenant_id IN (SELECT tenant_id FROM attempt WHERE id 
 
 TAKE_SLOTS = """
 UPDATE gate g SET slots = g.slots || n.slots, changed_at = %(now)s
-FROM json_to_recordset(%(new)s::json) AS n (tenant_id uuid, address_hash bytea, slots jsonb)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json) AS n (tenant_id uuid, address_hash bytea, slots jsonb) LIMIT %(count)s) n
 WHERE g.tenant_id = n.tenant_id AND g.address_hash = n.address_hash
 """
 
@@ -345,7 +345,7 @@ class _Page:
     def _taken_slots(self) -> Statement:
         """Write the slots that this page took, one update per gate."""
         new = [{"tenant_id": t, "address_hash": h, "slots": slots} for (t, h), slots in sorted(self.slots.items())]
-        return TAKE_SLOTS, {"new": as_json(new), "now": self.now}
+        return TAKE_SLOTS, {**as_page(new), "now": self.now}
 
 
 class ArtifactMismatch(DaybookError):

@@ -163,13 +163,7 @@ def keep_receipts(session: Session, route: Route, incoming: Sequence[Incoming], 
 
 def _keep_once(session: Session, route: Route, incoming: Sequence[Incoming], *, now: datetime) -> list[Kept]:
     """Keep calls no two of which are repetitions of each other."""
-    asked: dict[str, Any] = {
-        "route": route.id,
-        "references": sorted({each.read.reference for each in incoming if each.read and each.read.reference}),
-        "remote_ids": sorted({remote_id for each in incoming for remote_id in each.remote_ids}),
-    }
-    by_reference, by_remote_id = run_together(session, [(BY_REFERENCE, asked), (BY_REMOTE_ID, asked)])
-    known = _Known({row.name: row for row in by_reference}, {row.name: row for row in by_remote_id})
+    known = _find_attempts(session, route, incoming)
     holding = cache(lambda: holding_key(session, tenant_id=route.tenant_id, now=now))  # one for all that match nobody
     new, raw = [], []
     for each in sorted(incoming, key=lambda each: each.dedupe_key):
@@ -188,6 +182,17 @@ def _keep_once(session: Session, route: Route, incoming: Sequence[Incoming], *, 
     written, _ = run_together(session, [insertion(Receipt, new, tail=REPEATED), (KEEP_RAW, {"new": as_json(raw), "now": now})])
     kept = {row.dedupe_key: _kept(row) for row in written}
     return [kept[each.dedupe_key] for each in incoming]
+
+
+def _find_attempts(session: Session, route: Route, incoming: Sequence[Incoming]) -> _Known:
+    """Find the attempts that a page speaks of; by the carrier's ids only where our reference, which says more, is not there."""
+    references = {each.read.reference for each in incoming if each.read and each.read.reference}
+    found = rows(session, BY_REFERENCE, route=route.id, references=sorted(references)) if references else []
+    by_reference = {row.name: row for row in found}
+    strange = [each for each in incoming if each.read and each.read.reference not in by_reference]
+    remote_ids = {remote_id for each in strange for remote_id in each.remote_ids}
+    found = rows(session, BY_REMOTE_ID, route=route.id, remote_ids=sorted(remote_ids)) if remote_ids else []
+    return _Known(by_reference, {row.name: row for row in found})
 
 
 def _kept(row: Any) -> Kept:  # noqa: ANN401 - a row of REPEATED

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import as_json, insertion, rows, run_together
+from app.ground.db import as_page, insertion, rows, run_together
 from app.ground.ids import new_id
 from app.ledger.books import Books
 from app.ledger.close import Closing, close_intents
@@ -47,8 +47,8 @@ WHERE intent_id = ANY(%(ids)s::uuid[]) AND moment = 'acceptance' ORDER BY intent
 DEFER = """
 UPDATE outbox o SET due_at = n.due_at, reason = n.reason, lease = NULL, leased_until = NULL,
        decision_id = n.decision_id, gate_seen_at = n.gate_seen_at, held_at = %(now)s
-FROM json_to_recordset(%(new)s::json)
-     AS n (attempt_id uuid, due_at timestamptz, reason text, decision_id uuid, gate_seen_at timestamptz)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json)
+          AS n (attempt_id uuid, due_at timestamptz, reason text, decision_id uuid, gate_seen_at timestamptz) LIMIT %(count)s) n
 WHERE o.attempt_id = n.attempt_id
 """
 
@@ -207,7 +207,7 @@ def _defer(session: Session, books: Books, deferred: dict[UUID, Decided], held: 
                 next_at=due,
             )
         )
-    run_together(session, [(DEFER, {"new": as_json(moved), "now": now}), *recording(changes, now=now)])
+    run_together(session, [(DEFER, {**as_page(moved), "now": now}), *recording(changes, now=now)])
 
 
 def _close(session: Session, books: Books, refused: dict[UUID, Decided], held: dict[UUID, Held], *, now: datetime) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import as_json, insertion, rows, run_together
+from app.ground.db import as_page, insertion, rows, run_together
 from app.ground.ids import new_id
 from app.ledger.books import Books
 from app.ledger.transition import Change, change_of, record, waiting_state
@@ -21,7 +21,7 @@ ONCE = "ON CONFLICT (attempt_id) WHERE settled_at IS NULL DO NOTHING"
 
 PARK = """
 UPDATE outbox o SET due_at = 'infinity', lease = NULL, leased_until = NULL, reason = n.reason
-FROM json_to_recordset(%(new)s::json) AS n (id uuid, reason text)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json) AS n (id uuid, reason text) LIMIT %(count)s) n
 WHERE o.attempt_id = n.id
 """
 
@@ -60,7 +60,7 @@ def open_reviews(session: Session, books: Books, causes: Mapping[UUID, str], *, 
 def park(session: Session, books: Books, causes: Mapping[UUID, Reason], *, now: datetime) -> None:
     """Keep these queued attempts in the outbox, due never, and ask a person."""
     ids: Sequence[UUID] = sorted(causes)
-    rows(session, PARK, new=as_json([{"id": i, "reason": causes[i]} for i in ids]))
+    rows(session, PARK, **as_page([{"id": i, "reason": causes[i]} for i in ids]))
     open_reviews(session, books, dict(causes), now=now)
     record(session, [_change(books, i, causes[i]) for i in ids], now=now)
 

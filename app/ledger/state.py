@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import Rows, Statement, as_json, rows
+from app.ground.db import Rows, Statement, as_page, rows
 from app.ground.errors import DaybookError
 from app.ground.ids import AttemptId, Lease
 from policy.states import AttemptState
@@ -21,14 +21,15 @@ BEGIN = """
 UPDATE attempt a
 SET state = 'prepared', decision_id = n.decision_id, lease = %(lease)s, prepared_at = %(now)s,
     next_check_at = n.deadline_at, horizon_at = n.horizon_at
-FROM json_to_recordset(%(new)s::json) AS n (id uuid, decision_id uuid, deadline_at timestamptz, horizon_at timestamptz)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json)
+          AS n (id uuid, decision_id uuid, deadline_at timestamptz, horizon_at timestamptz) LIMIT %(count)s) n
 WHERE a.id = n.id AND a.state = 'queued'
 RETURNING a.id
 """
 
 CLOSE = """
 UPDATE attempt a SET state = n.state, ended_at = %(now)s
-FROM json_to_recordset(%(new)s::json) AS n (id uuid, state text)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json) AS n (id uuid, state text) LIMIT %(count)s) n
 WHERE a.id = n.id AND a.state = 'queued'
 RETURNING a.id
 """
@@ -40,9 +41,9 @@ SET state = n.state, taken = n.taken, next_check_at = n.next_check_at, horizon_a
     error_class = coalesce(n.error_class, a.error_class), error_code = coalesce(n.error_code, a.error_code),
     answered_at = coalesce(a.answered_at, %(now)s),
     ended_at = CASE WHEN n.state IN ('failed', 'delivered') THEN coalesce(a.ended_at, %(now)s) ELSE a.ended_at END
-FROM json_to_recordset(%(new)s::json)
-     AS n (id uuid, from_state text, state text, taken boolean, next_check_at timestamptz, horizon_at timestamptz,
-           error_class text, error_code text)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json)
+          AS n (id uuid, from_state text, state text, taken boolean, next_check_at timestamptz, horizon_at timestamptz,
+                error_class text, error_code text) LIMIT %(count)s) n
 WHERE a.id = n.id AND a.state = n.from_state
 RETURNING a.id
 """
@@ -79,19 +80,19 @@ class Application:
 def beginning(beginnings: Sequence[Beginning], *, lease: Lease, now: datetime) -> Statement:
     """Give the statement that moves queued attempts to prepared; it returns those that were still queued."""
     ours = sorted(beginnings, key=lambda b: b.id)
-    return BEGIN, {"new": as_json(ours), "lease": lease, "now": now}
+    return BEGIN, {**as_page(ours), "lease": lease, "now": now}
 
 
 def applying(applications: Sequence[Application], *, now: datetime) -> Statement:
     """Give the statement that writes what was heard; it returns those whose state was what the caller had locked."""
     ours = sorted(applications, key=lambda a: a.id)
-    return APPLY, {"new": as_json(ours), "now": now}
+    return APPLY, {**as_page(ours), "now": now}
 
 
 def close(session: Session, closings: Sequence[tuple[AttemptId, AttemptState]], *, now: datetime) -> set[UUID]:
     """Close queued attempts (suppressed, expired, cancelled); return those that were still queued."""
-    new = as_json([{"id": i, "state": state} for i, state in sorted(closings)])
-    return {row.id for row in rows(session, CLOSE, new=new, now=now)}
+    new = as_page([{"id": i, "state": state} for i, state in sorted(closings)])
+    return {row.id for row in rows(session, CLOSE, **new, now=now)}
 
 
 def confirm(changed: Rows, locked: Sequence[object]) -> None:

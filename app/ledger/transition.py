@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from app.ground.db import Statement, as_json, insertion, run_together
+from app.ground.db import Statement, as_page, insertion, run_together
 from app.ground.ids import new_id
 from app.ledger.books import Books
 from models.ledger import Transition
@@ -24,7 +24,8 @@ UPDATE intent i
 SET transition_count = n.n, state = coalesce(n.state, i.state),
     reason = CASE WHEN n.state IS NULL THEN i.reason WHEN i.closed_at IS NULL THEN n.reason ELSE coalesce(n.reason, i.reason) END,
     next_at = CASE WHEN n.state IS NULL THEN i.next_at ELSE n.next_at END
-FROM json_to_recordset(%(new)s::json) AS n (id uuid, n bigint, state text, reason text, next_at timestamptz)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json)
+          AS n (id uuid, n bigint, state text, reason text, next_at timestamptz) LIMIT %(count)s) n
 WHERE i.id = n.id
 """
 
@@ -134,7 +135,7 @@ def recording(changes: Sequence[Change], *, now: datetime) -> list[Statement]:
     ]
     projections = [_projection(intent_id, n, spoken.get(intent_id)) for intent_id, n in last.items()]
     return [
-        (PROJECT, {"new": as_json(projections)}),
+        (PROJECT, as_page(projections)),
         insertion(Transition, transitions),
         insertion(FeedPending, pending),
     ]
