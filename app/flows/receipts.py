@@ -24,6 +24,8 @@ from app.ledger.observe import observe, observe_free
 from app.ledger.receipts import Incoming, Kept, keep_receipts, keep_refused, mark_observed, read_call
 from app.ledger.routes import Route
 
+UNOBSERVABLE: Final = (*POISON, DatabaseAway, CommitUnknown, DBAPIError, PsycopgError)
+
 
 class Taken(StrEnum):
     """What became of a call; the edge chooses the status code."""
@@ -50,14 +52,12 @@ def take_receipt(route_id: UUID, call: Call) -> Taken:
         transact(lambda tx: keep_refused(tx.session, route, call, cause="not_authentic", now=tx.now))
         log.warning("receipt_refused", route_id=str(route_id))
         return Taken.REFUSED
-    kept = KEEPING.ask(route.id, _Asked(route, read_call(route, call)))
+    kept, is_observed = TOGETHER.ask(route.id, _Asked(route, read_call(route, call)))
     log.info("receipt", receipt_id=str(kept.id), route_id=str(route_id), status=kept.status, duplicate=kept.duplicate)
-    if kept.told:
+    if kept.told and not is_observed:
         try:
-            # One that waits for a lock must not hold the others: it waits alone.
-            if not OBSERVING.ask(route.id, kept):
-                observe_alone(kept)
-        except (*POISON, DatabaseAway, CommitUnknown, DBAPIError, PsycopgError) as error:
+            observe_alone(kept)  # one that waits for a lock must not hold the others: it waits alone
+        except UNOBSERVABLE as error:
             # It is kept, and that is what the carrier is told; reconcile observes what is waiting.
             log.error("receipt_not_observed", receipt_id=str(kept.id), cause=type(error).__name__)
     return Taken.KEPT
@@ -78,8 +78,16 @@ def _keep(tx: Tx, *, page: Sequence[_Asked]) -> list[Kept]:
     return keep_receipts(tx.session, page[0].route, [asked.incoming for asked in page], now=tx.now)
 
 
-def _keep_page(page: Sequence[_Asked]) -> list[Kept]:
-    return transact(partial(_keep, page=page))
+def _take_page(page: Sequence[_Asked]) -> list[tuple[Kept, bool]]:
+    """Keep a page, then observe what of it can be without waiting for a lock; say which was."""
+    kept = transact(partial(_keep, page=page))
+    waiting = [each for each in kept if each.told]
+    try:
+        observed = {each.id for each, done in zip(waiting, observe_page(waiting), strict=True) if done} if waiting else set()
+    except UNOBSERVABLE as error:
+        log.warning("receipts_not_together", cause=type(error).__name__)  # one of them may be the cause: each alone
+        observed = set()
+    return [(each, each.id in observed) for each in kept]
 
 
 def _observe(tx: Tx, kept: Kept) -> None:
@@ -96,5 +104,4 @@ def _observe_free(tx: Tx, *, page: Sequence[Kept]) -> set[ReceiptId]:
 
 
 # Carriers call in bursts: sixteen calls at once are a few transactions, not thirty-two.
-KEEPING: Final[Together[_Asked, Kept]] = Together(_keep_page)
-OBSERVING: Final[Together[Kept, bool]] = Together(observe_page)
+TOGETHER: Final[Together[_Asked, tuple[Kept, bool]]] = Together(_take_page)

@@ -1,8 +1,9 @@
-"""Ask together what several threads ask at once: one transaction for all of them, and no waiting for company."""
+"""Ask together what several threads ask at once: one transaction for all of them, and hardly any waiting for company."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
 PAGE: Final = 64
+COMPANY_SECONDS: Final = 0.01
+"""How long after a page those that it answered may take to ask again. Who asks alone never waits."""
 
 
 class Interrupted(DaybookError):
@@ -40,6 +43,10 @@ class _Seat(Generic[Asked, Answer]):
 class Together(Generic[Asked, Answer]):
     """Group commit: whoever finds nobody at work begins at once; what comes meanwhile is the next page.
 
+    Callers that were answered together ask again together, within a moment: the next page waits that moment
+    for as many as the last one had. Else the first to be back would go alone, and the others behind it, and
+    each page costs much the same whatever is in it (Postgres's commit_delay and commit_siblings do the same).
+
     `run` takes what one party asked, in the order it came, and answers in the same order. It raises for
     all of them. What it did not foresee (no DaybookError) may be the fault of one: then each is run
     alone. As long as threads ask one by one, this is the same as calling `run` with a list of one.
@@ -48,9 +55,10 @@ class Together(Generic[Asked, Answer]):
     def __init__(self, run: Callable[[Sequence[Asked]], Sequence[Answer]], *, limit: int = PAGE) -> None:
         self._run = run
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = threading.Condition(threading.Lock())
         self._waiting: deque[_Seat[Asked, Answer]] = deque()
         self._is_led = False
+        self._last_count, self._last_ended_at = 0, 0.0
 
     @property
     def waiting_count(self) -> int:
@@ -64,6 +72,7 @@ class Together(Generic[Asked, Answer]):
         with self._lock:
             self._waiting.append(seat)
             leads, self._is_led = not self._is_led, True
+            self._lock.notify()
         if not leads:
             seat.turn.wait()
         if not seat.is_answered:
@@ -73,20 +82,28 @@ class Together(Generic[Asked, Answer]):
     def _lead(self) -> None:
         """Run the page of whoever waits longest, which is the caller, and hand the lead on."""
         with self._lock:
+            self._await_company()
             party = self._waiting[0].party
             page = [seat for seat in self._waiting if seat.party == party][: self._limit]
             self._waiting = deque(seat for seat in self._waiting if seat not in page)
+            self._last_count = len(page)
         try:
             self._answer(page)
         finally:
             with self._lock:
                 self._is_led = bool(self._waiting)
+                self._last_ended_at = time.monotonic()
                 following = self._waiting[0] if self._waiting else None
             for seat in page:
                 seat.is_answered = True
                 seat.turn.set()
             if following is not None:
                 following.turn.set()
+
+    def _await_company(self) -> None:
+        wanted = min(self._last_count, self._limit)
+        while len(self._waiting) < wanted and (left := self._last_ended_at + COMPANY_SECONDS - time.monotonic()) > 0:
+            self._lock.wait(left)
 
     def _answer(self, page: Sequence[_Seat[Asked, Answer]]) -> None:
         try:
