@@ -15,8 +15,10 @@ Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
 PAGE: Final = 64
-COMPANY_SECONDS: Final = 0.01
+COMPANY_SECONDS: Final = 0.02
 """How long after a page those that it answered may take to ask again. Who asks alone never waits."""
+QUIET_SECONDS: Final = 0.004
+"""After so long without anybody, nobody else is waited for."""
 
 
 class Interrupted(DaybookError):
@@ -102,8 +104,10 @@ class Together(Generic[Asked, Answer]):
 
     def _await_company(self) -> None:
         wanted = min(self._last_count, self._limit)
-        while len(self._waiting) < wanted and (left := self._last_ended_at + COMPANY_SECONDS - time.monotonic()) > 0:
-            self._lock.wait(left)
+        until = self._last_ended_at + COMPANY_SECONDS
+        while len(self._waiting) < wanted and (left := until - time.monotonic()) > 0:
+            if not self._lock.wait(min(left, QUIET_SECONDS)):
+                break
 
     def _answer(self, page: Sequence[_Seat[Asked, Answer]]) -> None:
         try:

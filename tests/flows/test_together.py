@@ -120,3 +120,46 @@ def test_nobody_is_forgotten_and_each_gets_the_answer_to_what_it_asked(pool: Thr
 
     assert [answer.result(30) for answer in answers] == [2 * (n + 1000) for n in range(2000)]
     assert all(len({(n - 1000) % 3 for n in page}) == 1 for page in desk.pages)
+
+
+def test_those_that_were_answered_together_ask_together_again(pool: ThreadPoolExecutor) -> None:
+    """However slow this machine is, a page begins when all of the last one are back, or when nobody comes any more."""
+    desk = Desk(holds=True)
+
+    def ask_again(n: int) -> list[int]:
+        return [desk.together.ask("a", each) for each in (n, n + 100)]
+
+    first = pool.submit(desk.together.ask, "a", 1)
+    assert desk.begun.wait(10)
+    rounds = [pool.submit(ask_again, n) for n in range(2, 6)]
+    eventually(partial(waits, desk, 4), seconds=10)
+    desk.go_on.set()
+
+    assert first.result(10) == 2
+    assert [answers.result(10) for answers in rounds] == [[2 * n, 2 * (n + 100)] for n in range(2, 6)]
+    assert sorted(n for page in desk.pages[2:] for n in page) == [102, 103, 104, 105]
+
+
+def test_a_page_waits_for_as_many_as_the_last_one_had(pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.flows.together.COMPANY_SECONDS", 60.0)
+    monkeypatch.setattr("app.flows.together.QUIET_SECONDS", 60.0)
+    desk = Desk(holds=True)
+    for answer in while_one_runs(desk, pool, [("a", 2), ("a", 3)]):
+        answer.result(10)
+
+    back = pool.submit(desk.together.ask, "a", 4)
+    eventually(partial(waits, desk, 1), seconds=10)
+    assert desk.pages == [[1], [2, 3]]
+    both = [back, pool.submit(desk.together.ask, "a", 5)]
+
+    assert [answer.result(10) for answer in both] == [8, 10]
+    assert desk.pages == [[1], [2, 3], [4, 5]]
+
+
+def test_who_comes_back_alone_does_not_wait_for_long(pool: ThreadPoolExecutor) -> None:
+    desk = Desk(holds=True)
+    for answer in while_one_runs(desk, pool, [("a", 2), ("a", 3)]):
+        answer.result(10)
+
+    assert desk.together.ask("a", 4) == 8
+    assert desk.pages == [[1], [2, 3], [4]]
