@@ -43,13 +43,16 @@ STILL_OPEN: Final = """
 SELECT count(*) FROM outbox o JOIN intent i ON i.id = o.intent_id WHERE i.category = 'marketing' AND i.expires_at <= %s
 """
 # What became of each: waiting in time, closed with the transition that says so, or at the carrier. What was
-# prepared, and refused by the transport because its end had come, has no time left to go again.
+# prepared, and refused by the transport because its end had come, has no time left to go again; and what has to
+# wait for a moment after its end is told so at once.
 ENDS: Final = """
 SELECT split_part(e.subject, '-', 1),
        CASE WHEN i.closed_at IS NULL AND o.due_at < 'infinity' AND i.expires_at > clock_timestamp() THEN 'waiting'
             WHEN o.attempt_id IS NULL AND i.closed_at >= i.expires_at
                  AND (i.state, i.reason, t.state, t.reason) = ('expired', 'expired', 'expired', 'expired') THEN 'expired'
             WHEN i.closed_at IS NOT NULL AND (i.state, i.reason, t.state) = ('failed', 'not_handed_off', 'failed') THEN 'stopped'
+            WHEN o.attempt_id IS NULL AND (i.state, i.reason) = ('expired', 'would_expire')
+                 AND (t.state, t.reason) = ('expired', 'would_expire') THEN 'hopeless'
             WHEN o.attempt_id IS NULL AND i.state IN ('in_flight', 'delivered') THEN 'handed_off'
             ELSE concat_ws(' ', 'lost:', i.state, i.reason, t.state, t.reason) END,
        count(*)
@@ -147,7 +150,7 @@ def test_what_ended_while_everything_was_down_expires_and_only_what_is_in_time_l
     assert resumed.too_late() == []
     passed, ending, ample = (resumed.ends(name) for name in ("passed", "ending", "ample"))
     assert passed == {"expired": PASSED * COPIES}
-    assert ending.keys() <= {"expired", "stopped", "handed_off"}
+    assert ending.keys() <= {"expired", "hopeless", "stopped", "handed_off"}
     assert ample.keys() <= {"waiting", "handed_off"}
     assert (passed + ending + ample).total() == TOTAL
     assert len(resumed.journal) == ending["handed_off"] + ample["handed_off"]
