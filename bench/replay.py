@@ -57,7 +57,8 @@ def prepared(tape: Tape, lo: str, hi: str) -> list[str]:
     numbers = series(lo, hi)
     attempts = f"(SELECT {tape.id('attempt')} AS id, {tape.id('decision')} AS decision_id FROM {numbers}) AS w"
     gate = tape.rows["handed", "gate"][0]
-    gates = f"(SELECT {literal(gate['tenant_id'] or '')}::uuid AS tenant_id, sha256(int8send(n)) AS hash FROM {numbers}) AS w"
+    # As an array: joined, a plan made while the table was empty would read all gates of the tenant for each window.
+    hashes = f"ARRAY(SELECT sha256(int8send(n)) FROM {numbers})"
     return [
         *[statement for statement in tape.insertions("handed", lo, hi) if statement.startswith("INSERT INTO gate ")],
         (
@@ -65,8 +66,8 @@ def prepared(tape: Tape, lo: str, hi: str) -> list[str]:
             f"next_check_at = now() + interval '25 s', horizon_at = now() + interval '24 h' FROM {attempts} WHERE a.id = w.id"
         ),
         (
-            f"UPDATE gate g SET slots = {literal(gate['slots'] or '{}')}::jsonb, changed_at = now() FROM {gates} "
-            "WHERE g.tenant_id = w.tenant_id AND g.address_hash = w.hash"
+            f"UPDATE gate SET slots = {literal(gate['slots'] or '{}')}::jsonb, changed_at = now() "
+            f"WHERE tenant_id = {literal(gate['tenant_id'] or '')}::uuid AND address_hash = ANY({hashes})"
         ),
         f"DELETE FROM outbox o USING {attempts} WHERE o.attempt_id = w.id",
     ]
