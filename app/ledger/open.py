@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -56,7 +57,7 @@ class Entries:
     def statements(self, order: Sequence[tuple[type[Base], str]]) -> list[Statement]:
         """Give one INSERT per table that has rows, in the order given, sorted by the column named."""
         return [
-            insertion(table, sorted(self.by_table[table], key=lambda row: str(row[column])))
+            insertion(table, sorted(self.by_table[table], key=itemgetter(column)))
             for table, column in order
             if table in self.by_table
         ]
