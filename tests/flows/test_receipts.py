@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -330,6 +331,31 @@ def test_a_poison_receipt_does_not_stop_the_sweep(fresh_database: Engine) -> Non
         assert attempt_of(session, whole).state == "delivered"
         assert count_of(session, "review", cause="observation_refused", attempt_id=poisoned.attempt_id) == 1
         assert statuses(session) == ["observed", "observed"]
+
+
+def test_a_poison_receipt_is_kept_and_does_not_stop_those_that_came_with_it(fresh_database: Engine) -> None:
+    with committing(fresh_database) as session:
+        now = clock(session)
+        house = make_house(session, now=now)
+        poisoned = make_attempt(session, house, SUBMITTED, now=now, remote_id="SM1")
+        ben = {"ref": "m-2", "sms": BEN}
+        whole = make_attempt(session, house, SUBMITTED, now=now, remote_id="SM2", recipient=ben)
+    calls = [call(house), call(house, sid="SM2", to=BEN)]
+    keep(fresh_database, poisoned, *calls)
+    with committing(fresh_database) as session:
+        rows(
+            session,
+            """UPDATE receipt SET reports = jsonb_set(jsonb_set(reports, '{0,part}', '99999'), '{0,remote_id}', '"SM5"')
+               WHERE attempt_id = %(id)s""",
+            id=poisoned.attempt_id,
+        )
+
+    taken = together(*(partial(take_receipt, house.route_id, each) for each in calls))
+
+    assert taken == [Taken.KEPT] * 2
+    with Session(fresh_database) as session:
+        assert [attempt_of(session, each).state for each in (poisoned, whole)] == ["submitted", "delivered"]
+        assert sorted(statuses(session)) == ["observed", "waiting"]
 
 
 def test_the_raw_call_is_sealed_under_the_persons_key(fresh_database: Engine) -> None:
