@@ -1,4 +1,4 @@
-"""Take a carrier's call: verify it, keep it, then observe it; two transactions, so that keeping never waits."""
+"""Take a carrier's call: verify it, keep it, then observe it; two transactions: what is kept stays, whatever observing meets."""
 
 from __future__ import annotations
 
