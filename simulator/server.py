@@ -112,7 +112,11 @@ class Visit(BaseHTTPRequestHandler):
         """Say nothing: its line would hold the query string, and numbers in it."""
 
     def _visit(self) -> None:
-        call = self._read_call()
+        try:
+            call = self._read_call()
+        except EOFError:
+            self.close_connection = True
+            return
         if call is None:
             self.close_connection = True
             self._write(refusal(HTTPStatus.LENGTH_REQUIRED, 20001, "a Content-Length within bounds is wanted"))
@@ -126,9 +130,11 @@ class Visit(BaseHTTPRequestHandler):
         if "Transfer-Encoding" in self.headers or not length.isdecimal() or int(length) > LARGEST_REQUEST:
             return None
         path, _, query = self.path.partition("?")
-        body = self.rfile.read(int(length)).decode(errors="replace")
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            raise EOFError  # whoever called is gone in the middle of it: half a request is none
         authorized = is_authorized(self.server.carrier.account, self.headers.get("Authorization"))
-        return Call(self.command, path, query, body, authorized)
+        return Call(self.command, path, query, body.decode(errors="replace"), authorized)
 
     def _carry_out(self, plan: Plan) -> None:
         self.server.poster.owe(receipt for receipt in plan.receipts if not receipt.before_answer)

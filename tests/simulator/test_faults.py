@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from base64 import b64encode
+
 import httpx
 import pytest
 
@@ -27,6 +30,22 @@ def test_a_message_is_accepted_and_its_receipts_follow(client: httpx.Client, inb
     assert [heard.status for heard in inbox.wait_for(2)] == ["sent", "delivered"]
     [row] = accepted(client)
     assert (row["sid"], row["key"], row["body"]) == (answer.json()["sid"], "att-1", "Seat 12 is yours")
+
+
+@pytest.mark.parametrize("sent", [b"", b"To=%2B12015550123&From=%2B15005550006&Body=Seat+12"])
+def test_half_a_request_is_none(client: httpx.Client, sent: bytes) -> None:
+    """Its caller died while it wrote: what came so far would read as another text, or as nobody's."""
+    basic = b64encode(f"{ACCOUNT.sid}:{ACCOUNT.auth_token}".encode()).decode()
+    headers = {"Authorization": f"Basic {basic}", "Content-Type": "application/x-www-form-urlencoded", "Content-Length": "200"}
+    head = "\r\n".join([f"POST {MESSAGES} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""])
+
+    with socket.create_connection((client.base_url.host, client.base_url.port or 0)) as connection:
+        connection.sendall(head.encode() + sent)
+        connection.shutdown(socket.SHUT_WR)
+        answer = connection.recv(1)
+
+    assert answer == b""
+    assert (accepted(client), client.get("/_sim/requests").json()) == ([], [])
 
 
 @pytest.mark.parametrize("was_accepted", [True, False])
