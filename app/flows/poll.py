@@ -63,7 +63,9 @@ WHERE a.route_id = %(route)s AND i.tenant_id = %(tenant)s AND i.gate_hash = %(ga
   AND NOT EXISTS (SELECT FROM remote_id r WHERE r.attempt_id = a.id)
   -- What the carrier, asked twice, did not have is not what it lists now.
   AND (a.taken OR a.not_found_count < 2)
-  AND (a.error_class IS NULL OR a.error_class NOT IN ('not_handed_off', 'throttled', 'auth_config'))
+  -- Nor is what it refused in its own answer, or never got.
+  AND (a.taken OR a.state <> 'failed'
+       OR NOT EXISTS (SELECT FROM observation o WHERE o.attempt_id = a.id AND o.source = 'answer' AND o.state = 'failed'))
 """
 
 HELD = "SELECT remote_id FROM remote_id WHERE route_id = %(route)s AND remote_id = ANY(%(remote_ids)s::text[])"

@@ -17,7 +17,7 @@ from app.flows.poll import poll_page
 from app.ground.db import rows
 from policy.checks import LONGEST, next_check
 from policy.states import AttemptState
-from policy.words import Source
+from policy.words import ErrorClass, Source
 from tests.making import (
     ANNA,
     BEN,
@@ -35,13 +35,16 @@ from tests.making import (
     intent_of,
     make_attempt,
     make_house,
+    make_prepared,
     make_queued,
+    prepared_of,
+    retry_of,
     reviews_of,
     sample,
     transitions_of,
 )
 
-SUBMITTED, UNKNOWN = AttemptState.SUBMITTED, AttemptState.UNKNOWN
+SUBMITTED, UNKNOWN, FAILED = AttemptState.SUBMITTED, AttemptState.UNKNOWN, AttemptState.FAILED
 MINUTE = timedelta(minutes=1)
 TEXT = "A seat opened in Spin 18:00."
 
@@ -264,6 +267,48 @@ def test_one_match_that_two_attempts_in_doubt_could_claim_settles_neither(fresh_
     with Session(fresh_database) as session:
         found = [attempt_of(session, s) for s in standings]
         assert [(a.state, a.not_found_count) for a in found] == [("unknown", 0)] * 2
+
+
+def refused_then_in_doubt(engine: Engine, *, source: Source = Source.ANSWER) -> tuple[Standing, datetime]:
+    """Let the carrier refuse a first attempt, and leave the second one in doubt."""
+    with committing(engine) as session:
+        now = clock(session) - 20 * MINUTE
+        first = make_prepared(session, make_house(session, now=now), now=now)
+        hear(session, first, FAILED, source=source, error_class=ErrorClass.TRANSIENT, now=now)
+        later = now + MINUTE
+        second = prepared_of(session, retry_of(session, first), now=later)
+        hear(session, second, UNKNOWN, source=Source.ANSWER, now=later)
+    return second, later
+
+
+def test_what_the_carrier_refused_in_its_own_answer_could_not_claim_a_match(fresh_database: Engine) -> None:
+    standing, at = refused_then_in_doubt(fresh_database)
+
+    poll_page(carrier_of=carriers_of(listing(message("SM9", at=at))))
+
+    with Session(fresh_database) as session:
+        assert [a.state for a in attempts_of(session, standing.intent_id)] == ["failed", "delivered"]
+
+
+def test_a_look_up_in_vain_counts_beside_what_the_carrier_refused(fresh_database: Engine) -> None:
+    standing, _ = refused_then_in_doubt(fresh_database)
+
+    for _ in range(2):
+        ask_again(fresh_database, standing)
+        poll_page(carrier_of=carriers_of(listing()))
+
+    with Session(fresh_database) as session:
+        assert (attempt_of(session, standing).state, reviews_of(session, standing)) == ("unknown", ["not_found"])
+
+
+def test_what_failed_by_another_word_than_the_answer_could_claim_a_match(fresh_database: Engine) -> None:
+    """The carrier had it once: what it lists may be that one."""
+    standing, at = refused_then_in_doubt(fresh_database, source=Source.RECEIPT)
+
+    poll_page(carrier_of=carriers_of(listing(message("SM9", at=at))))
+
+    with Session(fresh_database) as session:
+        assert [a.state for a in attempts_of(session, standing.intent_id)] == ["failed", "unknown"]
 
 
 def test_a_look_up_in_vain_twice_follows_the_rule(fresh_database: Engine) -> None:
