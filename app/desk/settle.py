@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.desk.action import record_actions
 from app.desk.pause import get_route
-from app.ground.db import as_json, rows
+from app.ground.db import as_page, rows
 from app.ground.errors import DaybookError
 from app.ground.ids import AttemptId, new_id
 from app.ledger.books import Books, lock_books
@@ -45,7 +45,7 @@ WHERE tenant_id = %(tenant)s AND settled_at IS NULL AND route_id IS NOT DISTINCT
 SETTLE = """
 UPDATE review r SET settled_at = %(now)s, settled_as = %(settlement)s, settled_by = %(actor)s, settled_action_id = n.action_id,
        settled_reason = %(reason)s
-FROM json_to_recordset(%(new)s::json) AS n (id uuid, action_id uuid)
+FROM (SELECT * FROM json_to_recordset(%(new)s::json) AS n (id uuid, action_id uuid) LIMIT %(count)s) n
 WHERE r.id = n.id AND r.settled_at IS NULL
 """
 
@@ -231,7 +231,7 @@ class _Acts:
         rows(
             self.session,
             SETTLE,
-            new=as_json([{"id": i, "action_id": action_id} for i, action_id in actions.items()]),
+            **as_page([{"id": i, "action_id": action_id} for i, action_id in actions.items()]),
             settlement=self.answer.settlement,
             actor=self.answer.actor,
             reason=self.answer.reason,

@@ -194,11 +194,11 @@ def _opt_out(session: Session, told: Any, *, route: Route, now: datetime) -> Con
         return Confirmation.NOBODY
     try:
         number = open_vault_key(told.key_id, told.wrapped_key).open(bytes(told.sealed_text))["from"]
+        return confirm(
+            session, tenant_id=told.tenant_id, inbound_id=told.id, suppression_id=ours, ref=told.refs[-1], number=number, now=now
+        )
     except (VaultKeyMissing, VaultDamaged):
         return Confirmation.REFUSED  # whom to tell cannot be read any more; they are left alone all the same
-    return confirm(
-        session, tenant_id=told.tenant_id, inbound_id=told.id, suppression_id=ours, ref=told.refs[-1], number=number, now=now
-    )
 
 
 def _opt_in(session: Session, told: Any, *, now: datetime) -> list[Standing]:  # noqa: ANN401 - a row of TO_ACT_ON

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
+from uuid import UUID
 
 import pytest
 from flask import Flask
@@ -22,10 +23,11 @@ from app.carriers.registry import open_carrier
 from app.flows import inbound as flow
 from app.flows.reconcile import inbound as sweep
 from app.ground.db import rows
-from app.ledger.inbound import keep_inbound
+from app.ledger.inbound import Acted, act_on, keep_inbound
 from app.ledger.routes import read_routes
 from app.people.contacts import address_hash
 from app.people.suppress import suppress
+from app.people.vault import VaultDamaged
 from simulator.dialect import sign
 from tests.making import ACCOUNT, ANNA, BEN, House, clock, committing, count_of, make_event, make_route, together
 from tests.web.calling import Api, code_of, make_api, make_key, served
@@ -195,6 +197,31 @@ def test_a_text_that_could_not_be_acted_on_at_once_is_acted_on_by_the_sweep(ours
 
     assert standing(ours) == [("keyword", False)]
     assert confirmations(ours) == ["accepted"]
+
+
+def test_a_text_that_cannot_be_acted_on_does_not_stop_the_sweep(ours: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[UUID] = []
+
+    def refuse(session: Session, inbound_id: UUID, **more: Any) -> Acted | None:
+        asked.append(inbound_id)
+        if inbound_id == asked[0]:
+            raise VaultDamaged("planted")
+        return act_on(session, inbound_id, **more)
+
+    def refuse_all(*_: object, **__: object) -> None:
+        raise errors.LockNotAvailable
+
+    with monkeypatch.context() as broken:
+        broken.setattr(flow, "act_on", refuse_all)
+        write(ours, "HELP")
+        write(ours, "STOP")
+    monkeypatch.setattr(flow, "act_on", refuse)
+    monkeypatch.setattr(sweep, "LEFT_BEHIND_AFTER", timedelta())
+
+    assert sweep.act_on_waiting() == 2
+
+    assert len(asked) == 2
+    assert standing(ours) == [("keyword", False)]
 
 
 def test_the_tenant_reads_what_people_wrote_page_by_page(ours: Api) -> None:
