@@ -57,6 +57,12 @@ WAIT = """
 UPDATE attempt a SET unheard_at = n.at FROM unnest(%(ids)s::uuid[], %(ats)s::timestamptz[]) AS n (id, at) WHERE a.id = n.id
 """
 
+# The carrier's word on what it had taken: not its answer to the send, nor a person's.
+FAILED_LATER = """
+SELECT id FROM observation
+WHERE attempt_id = %(id)s AND state = 'failed' AND source IN ('receipt', 'poll', 'lookup') LIMIT 1
+"""
+
 HOLD = """
 UPDATE outbox SET due_at = greatest(due_at, %(until)s), lease = NULL, leased_until = NULL, reason = 'earlier_attempt'
 WHERE attempt_id = %(id)s
@@ -233,7 +239,7 @@ class Desk:
             self._settle_delivered(intent_id, attempts, heard, queued)
             return
         for h in heard:
-            if queued and h.attempt.id != queued[0].id and any(may_arrive(t) for t in h.told):
+            if queued and h.attempt.id != queued[0].id and self._may_arrive(h):
                 self._hold(intent_id, queued[0], h)
         last = self.heard.get(attempts[-1].id)
         if last is None or not last.applied or self.books.intents[intent_id].closed_at is not None:
@@ -270,6 +276,18 @@ class Desk:
         if contacted_twice(after) and not was_twice:
             arrived = next(a for a in after if a.state == AttemptState.DELIVERED)
             self.reviews[arrived.id] = "second_handoff"
+
+    def _may_arrive(self, heard: Heard) -> bool:
+        """Say whether what was told means that the message may still arrive, or did.
+
+        That the carrier took it, told in its answer, is older than its later word that it failed, whichever is stored first.
+        """
+        arriving = [t for t in heard.told if may_arrive(t)]
+        if heard.state is not AttemptState.FAILED or any(
+            t.state is AttemptState.DELIVERED or t.source is not Source.ANSWER for t in arriving
+        ):
+            return bool(arriving)
+        return bool(arriving) and not rows(self.session, FAILED_LATER, id=heard.attempt.id)
 
     def _hold(self, intent_id: UUID, retry: Any, heard: Heard) -> None:  # noqa: ANN401 - a locked row
         """Hold a queued retry while the earlier attempt, which the carrier has after all, may still arrive."""

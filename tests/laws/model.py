@@ -84,6 +84,11 @@ class Report:
         """Whether it means that the message may still arrive, or did; a repeated failure does not."""
         return self.state in {"submitted", "delivered"}
 
+    def is_older_than_the_end_of(self, attempt: Attempt) -> bool:
+        """Whether it is the carrier's acceptance, stored after its later word that the message failed."""
+        later = any(r.state == "failed" and r.source in {"receipt", "poll", "lookup"} for r in attempt.heard)
+        return (self.state, self.source) == ("submitted", "answer") and attempt.state == "failed" and later
+
     @property
     def has_it(self) -> bool:
         """Whether it means that the carrier has, or had, the message."""
@@ -522,7 +527,7 @@ class Model:
         last = intent.attempts[-1]
         if last.state == "queued":
             for a, r in told:
-                if r.may_arrive and a is not last:
+                if r.may_arrive and a is not last and not r.is_older_than_the_end_of(a):
                     self._hold(last, a)
         if last not in applied or intent.closed:
             return

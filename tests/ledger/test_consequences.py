@@ -344,6 +344,29 @@ def test_a_failed_one_that_the_carrier_has_after_all_holds_the_retry_back(sessio
     assert intent_of(session, standing).next_at == horizon_at
 
 
+def test_the_answer_that_is_stored_after_the_receipt_of_the_failure_holds_no_retry_back(session: Session) -> None:
+    """The carrier took it before it told of the failure: that the retry waits for a day would be the order of two commits."""
+    standing = make_prepared(session, make_house(session, policy=sample()))
+    hear(session, standing, FAILED, error_class=ErrorClass.TRANSIENT, remote_id="SM1", now=LATER)
+    before = outbox_of(session, standing)
+
+    hear(session, standing, SUBMITTED, source=Source.ANSWER, remote_id="SM1", now=LATER)
+
+    row = outbox_of(session, standing)
+    assert (row.due_at, row.reason) == (before.due_at, "retry")
+    assert transitions_of(session, standing)[-1] == (None, "deferred", "retry")
+
+
+def test_an_answer_after_another_answer_of_failure_holds_the_retry_back(session: Session) -> None:
+    """Two had it in hand, and one of them sent it after all."""
+    standing = make_prepared(session, make_house(session, policy=sample()))
+    hear(session, standing, FAILED, error_class=ErrorClass.TRANSIENT, source=Source.ANSWER, now=LATER)
+
+    hear(session, standing, SUBMITTED, source=Source.ANSWER, remote_id="SM1", now=LATER)
+
+    assert outbox_of(session, standing).reason == "earlier_attempt"
+
+
 def test_a_held_retry_is_told_of_once(session: Session) -> None:
     standing = make_failed(session, ErrorClass.TRANSIENT)
     hear(session, standing, SUBMITTED, remote_id="SM1", now=LATER)
