@@ -31,10 +31,17 @@ from tests.e2e.house import ROOT, House, new_number
 SETTLED_WITHIN: Final = 60.0
 
 # An event has ended when its intent closed, or when a person is asked and the question says why.
+# The first few, with what a reader of a failure would ask next.
 OPEN: Final = """
-SELECT i.event_id::text, i.state FROM intent i
+SELECT i.event_id::text, i.state, i.reason, i.next_at,
+       (SELECT json_agg(row(a.state, a.taken, a.error_class, a.next_check_at, a.not_found_count) ORDER BY a.ordinal)
+        FROM attempt a WHERE a.intent_id = i.id) AS attempts,
+       (SELECT json_agg(row(o.source, o.state, o.judgement, o.reason) ORDER BY o.id)
+        FROM observation o WHERE o.intent_id = i.id) AS told
+FROM intent i
 WHERE i.event_id = ANY(%s::uuid[]) AND i.closed_at IS NULL
   AND NOT EXISTS (SELECT FROM review r WHERE r.event_id = i.event_id AND r.settled_at IS NULL)
+LIMIT 10
 """
 ENDS: Final = """
 SELECT i.event_id::text, coalesce((SELECT r.cause FROM review r WHERE r.event_id = i.event_id AND r.settled_at IS NULL), i.state)
